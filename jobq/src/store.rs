@@ -1,0 +1,457 @@
+//! The Store trait: one method per edge, each over a batch, every write out of `running` fenced by its lease.
+
+use crate::{
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, Timeout, WorkerId},
+    retry::Backoff,
+    state::JobState,
+    time::Millis,
+};
+use serde::Serialize;
+use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+pub mod memory;
+pub mod sqlite;
+
+/// The future of a store's method. Dropping it never undoes and never half-does a write: the write was handed over
+/// whole, and only its answer is lost.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A storage backend.
+///
+/// A store decides nothing: states, delays and limits are worked out above it and given as values. `now` is the
+/// instant that the written rows carry; a store reads a clock only for its own heartbeats and for a standing claim.
+pub trait Store: Send + Sync + 'static {
+    /// (none) → pending, or scheduled where `run_at` is after `now`. All or none; the ids in the order given.
+    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<JobId>>;
+
+    /// The same inside the caller's transaction: there when it commits, never there when it does not.
+    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<JobId>>;
+
+    /// scheduled → pending for up to `limit` jobs whose `run_at` has come, earliest first. How many.
+    fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize>;
+
+    /// pending → running for up to `claim.limit` jobs of `claim.set`, in order: priority (larger first), run_at, id.
+    ///
+    /// A `standing` claim that finds nothing stays with the store and is answered by the first commit that brings
+    /// work, or with an empty list when the store is asked to [`withdraw`](Self::withdraw) it.
+    fn claim(&self, claim: Claim, now: Millis) -> Answer<'_, Vec<Claimed>>;
+
+    /// Answers the standing claims of `worker` with what they have: nothing.
+    fn withdraw(&self, worker: WorkerId);
+
+    /// running → completed.
+    fn complete(&self, ended: Vec<Completion>, now: Millis) -> Answer<'_, Vec<Settled>>;
+
+    /// running → pending, scheduled, dead or cancelled: the attempt failed and counts.
+    fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>>;
+
+    /// running → pending or scheduled: the handler asked for a later time; the attempt is given back.
+    fn snooze(&self, ended: Vec<Snooze>, now: Millis) -> Answer<'_, Vec<Settled>>;
+
+    /// running → pending: a stopping worker gives the job and the attempt back.
+    fn release(&self, ended: Vec<Release>, now: Millis) -> Answer<'_, Vec<Settled>>;
+
+    /// running → pending, scheduled or dead: the worker is lost; the attempt counts.
+    fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>>;
+
+    /// scheduled or pending → cancelled.
+    fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
+
+    /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays.
+    fn retry(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
+
+    /// scheduled → pending, before its time.
+    fn run_now(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
+
+    /// completed, dead or cancelled → gone, with history and output.
+    fn delete(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
+
+    /// Deletes finished jobs older than their retention, in short transactions. How many.
+    fn prune(&self, keep: Retention, now: Millis) -> Answer<'_, usize>;
+
+    /// One job.
+    fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>>;
+
+    /// The attempts of one job, first to latest; empty for an unknown job.
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>>;
+
+    /// One page of jobs, newest first.
+    fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>>;
+
+    /// How many jobs stand in each (queue, job_type, state); empty groups are left out.
+    fn counts(&self) -> Answer<'_, Vec<Count>>;
+
+    /// What a worker with this set could do, without taking the write lock.
+    fn due(&self, set: Arc<ClaimSet>, now: Millis) -> Answer<'_, Due>;
+
+    /// The running jobs of these workers.
+    fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>>;
+
+    /// Signs a worker in. From here on the store beats for it until [`unregister`](Self::unregister), whatever the
+    /// caller's runtime does.
+    fn register(&self, worker: NewWorker, now: Millis) -> Answer<'_, WorkerId>;
+
+    /// Signs a worker out and ends its beats; also called when a worker is dropped, so it does not wait.
+    fn unregister(&self, worker: WorkerId);
+
+    /// All workers that have not signed out, and what is known of their life.
+    fn workers(&self) -> Answer<'_, Vec<WorkerRow>>;
+
+    /// Marks lost workers as gone.
+    fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()>;
+
+    /// A counter that rises when rows were added or moved, by anyone: the cue to look at [`due`](Self::due) again.
+    fn changed(&self) -> watch::Receiver<u64>;
+
+    /// What this store is, for logs and errors: kind, full path, versions, durability.
+    fn describe(&self) -> String;
+}
+
+/// A caller's own connection or transaction, for [`Store::enqueue_in`].
+pub enum Tx<'a> {
+    /// On SQLite, through sqlx.
+    Sqlite(&'a mut sqlx::SqliteConnection),
+}
+
+impl<'a> From<&'a mut sqlx::SqliteConnection> for Tx<'a> {
+    fn from(connection: &'a mut sqlx::SqliteConnection) -> Self {
+        Self::Sqlite(connection)
+    }
+}
+impl<'a> From<&'a mut sqlx::Transaction<'_, sqlx::Sqlite>> for Tx<'a> {
+    fn from(transaction: &'a mut sqlx::Transaction<'_, sqlx::Sqlite>) -> Self {
+        Self::Sqlite(transaction)
+    }
+}
+impl<'a> From<&'a mut sqlx::pool::PoolConnection<sqlx::Sqlite>> for Tx<'a> {
+    fn from(connection: &'a mut sqlx::pool::PoolConnection<sqlx::Sqlite>) -> Self {
+        Self::Sqlite(connection)
+    }
+}
+
+/// Which jobs a worker knows and serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimSet {
+    /// The stored names it knows, aliases included.
+    pub job_types: Vec<String>,
+    /// The queues it serves; `None`: all.
+    pub queues: Option<Vec<String>>,
+}
+
+/// A worker's wish for work.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// What it knows.
+    pub set: Arc<ClaimSet>,
+    /// At most this many.
+    pub limit: usize,
+    /// Whether the wish stays with the store while there is no work.
+    pub standing: bool,
+}
+
+/// A job that was just claimed: everything that running it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// Its name.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+    /// The stored name of its function.
+    pub job_type: String,
+    /// The lane of work.
+    pub queue: String,
+    /// JSON text.
+    pub payload: String,
+    /// 1 = first run.
+    pub attempt: u32,
+    /// Counted starts at most.
+    pub max_attempts: u32,
+    /// Larger runs first.
+    pub priority: i16,
+    /// When it became due.
+    pub run_at: Millis,
+    /// How long the attempt may take; `None`: as the worker says.
+    pub timeout: Option<Timeout>,
+    /// The wait between attempts; `None`: as the job type says.
+    pub backoff: Option<Backoff>,
+}
+
+/// An attempt that succeeded.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// The job.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+    /// JSON text of the output; `None` for `()`.
+    pub result: Option<String>,
+}
+
+/// What becomes of a job whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another attempt at this instant.
+    At(Millis),
+    /// Out of attempts, or never again.
+    Dead,
+    /// Taken back by its own handler.
+    Cancelled,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The job.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+    /// How it failed; an outcome that counts.
+    pub outcome: AttemptOutcome,
+    /// The text for people.
+    pub error: String,
+    /// What becomes of the job.
+    pub next: Next,
+}
+
+/// An attempt whose handler asked for a later time.
+#[derive(Clone, Debug)]
+pub struct Snooze {
+    /// The job.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+    /// When to run it again.
+    pub run_at: Millis,
+}
+
+/// A job given back by a worker that stops.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The job.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+}
+
+/// A job taken from a lost worker.
+#[derive(Clone, Debug)]
+pub struct Rescue {
+    /// The job.
+    pub id: JobId,
+    /// The lease of the lost worker.
+    pub lease: Lease,
+    /// The text for people.
+    pub error: String,
+    /// What becomes of the job; never [`Next::Cancelled`].
+    pub next: Next,
+}
+
+/// What became of one fenced write out of `running`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Written.
+    Applied,
+    /// The job has moved on under another lease; kept in the attempt history as late, not applied.
+    LeaseLost,
+    /// The job is no longer there.
+    Gone,
+}
+
+/// What became of one act of a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acted {
+    /// Done.
+    Done,
+    /// The job is in a state that the act can't leave; untouched.
+    WrongState(JobState),
+    /// No such job in this store.
+    NotFound,
+}
+
+/// How long finished jobs are kept where their row says nothing; `None`: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Completed and cancelled jobs.
+    pub finished: Option<Duration>,
+    /// Dead jobs.
+    pub dead: Option<Duration>,
+}
+
+/// Which jobs a list shows. All conditions hold together; an empty one does not restrict.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// Any of these states.
+    pub states: Vec<JobState>,
+    /// Exactly this stored name.
+    pub job_type: Option<String>,
+    /// Exactly this queue.
+    pub queue: Option<String>,
+    /// The label contains this text; ASCII letters of either case are equal.
+    pub label: Option<String>,
+    /// Enqueued at or after this.
+    pub created_from: Option<Millis>,
+    /// Enqueued before this.
+    pub created_before: Option<Millis>,
+    /// Only jobs older than this one: the last id of the page before. It need not exist any more.
+    pub after: Option<JobId>,
+    /// Rows at most; 0 stands for 100, and more than 1,000 are never given.
+    pub limit: usize,
+}
+
+impl JobFilter {
+    /// The number of rows that a page has at most.
+    pub fn page(&self) -> usize {
+        if self.limit == 0 { 100 } else { self.limit.min(1000) }
+    }
+}
+
+/// How many jobs of one kind stand in one state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Count {
+    /// The lane of work.
+    pub queue: String,
+    /// The stored name.
+    pub job_type: String,
+    /// The state.
+    pub state: JobState,
+    /// How many.
+    pub count: u64,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// A pending job of the set is there.
+    pub pending: bool,
+    /// The earliest `run_at` of a scheduled job, of any kind.
+    pub next_run_at: Option<Millis>,
+}
+
+/// A running job, as a rescue needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// The job.
+    pub id: JobId,
+    /// The lease of its holder.
+    pub lease: Lease,
+    /// The holder.
+    pub worker: WorkerId,
+    /// The stored name of its function.
+    pub job_type: String,
+    /// The attempt that runs.
+    pub attempt: u32,
+    /// Counted starts at most.
+    pub max_attempts: u32,
+    /// The wait between attempts; `None`: as the job type says.
+    pub backoff: Option<Backoff>,
+}
+
+/// A worker on its way into a store.
+#[derive(Clone, Debug)]
+pub struct NewWorker {
+    /// How often the store beats for it.
+    pub beat: Duration,
+    /// The queues it serves, for people.
+    pub queues: String,
+}
+
+/// A worker that has signed in and not out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkerRow {
+    /// Its name.
+    pub id: WorkerId,
+    /// The machine.
+    pub host: String,
+    /// The process on it.
+    pub pid: u32,
+    /// The version of jobq it was built with.
+    pub build: String,
+    /// The queues it serves, for people.
+    pub queues: String,
+    /// Rises with each beat.
+    pub beats: i64,
+    /// Its last beat; shown, never used to decide.
+    pub heartbeat_at: Millis,
+    /// Its start.
+    pub started_at: Millis,
+    /// What the machine itself says of the process.
+    pub life: Life,
+}
+
+/// What can be known of a worker's process without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// The kernel says that it is there.
+    Alive,
+    /// The kernel says that it is gone.
+    Gone,
+    /// Another machine, or one that can't tell: only its beats decide.
+    Unknown,
+}
+
+/// What a store can answer instead of doing what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The write lock was not to be had in time. Nothing was written.
+    #[error("the database was busy for {waited:?}: {holder}")]
+    Busy {
+        /// How long was waited.
+        waited: Duration,
+        /// Who may hold the lock and what to do, in words.
+        holder: String,
+    },
+    /// A value that no store takes. Nothing was written.
+    #[error("{0}")]
+    Invalid(String),
+    /// This store knows no transactions of a caller.
+    #[error("this store has no transactions to enqueue in; use a SQLite queue, or enqueue without `in_tx`")]
+    NoTransactions,
+    /// The caller's transaction is on another database.
+    #[error("the transaction is on {theirs}, the queue on {ours}; open both on one file")]
+    OtherDatabase {
+        /// Where the caller's connection is.
+        theirs: String,
+        /// Where the queue is.
+        ours: String,
+    },
+    /// The database file was renamed, replaced or deleted while it was open. What was asked is not stored.
+    #[error("{what} of {} changed under the running program; stop it, put the file back, start again", path.display())]
+    Moved {
+        /// The database.
+        path: PathBuf,
+        /// Which of its files.
+        what: &'static str,
+    },
+    /// The queue was opened before a fork; open it anew in the child.
+    #[error("this queue was opened by process {opened_by}; open it anew after a fork")]
+    Forked {
+        /// The process that opened it.
+        opened_by: u32,
+    },
+    /// The file can't be used as it is.
+    #[error("{}: {why}", path.display())]
+    Unusable {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// The store was closed.
+    #[error("the queue is closed")]
+    Closed,
+    /// The database said no.
+    #[error("{0}")]
+    Backend(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later without anybody changing anything here.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Backend(_))
+    }
+}
