@@ -8,7 +8,6 @@ use crate::{
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    fmt,
     future::Future,
     pin::Pin,
     time::Duration,

@@ -81,7 +81,8 @@ impl ManualClock {
             let mut clock = self.lock();
             clock.wall += by.as_millis() as Millis;
             clock.steady += by;
-            let later = clock.sleepers.split_off(&(clock.steady, u64::MAX));
+            let now = clock.steady;
+            let later = clock.sleepers.split_off(&(now, u64::MAX));
             std::mem::replace(&mut clock.sleepers, later)
         };
         due.into_values().for_each(Waker::wake);

@@ -1,1 +1,6 @@
-//! x
+//! Laws on every store, the model test, worker behaviour, crashes, SQL and tidiness: one binary.
+
+mod laws;
+mod macros;
+mod model;
+mod worker;

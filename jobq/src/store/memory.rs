@@ -1,1 +1,1 @@
-//! MemoryStore
+//! The model store: everything in memory, every rule in plain sight.

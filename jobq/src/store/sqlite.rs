@@ -1,1 +1,1 @@
-//! SqliteStore
+//! The store on SQLite.

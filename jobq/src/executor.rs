@@ -1,0 +1,1 @@
+//! One claimed job → one Verdict; touches no store.

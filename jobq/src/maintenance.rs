@@ -1,0 +1,1 @@
+//! Sweeps beside the loop: promotion, rescue, prune.

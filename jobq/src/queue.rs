@@ -1,0 +1,1 @@
+//! JobQueue: the one door for applications, admin and command line.

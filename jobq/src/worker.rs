@@ -1,0 +1,1 @@
+//! The loop: claim, execute, settle; and the graceful stop.
