@@ -16,4 +16,10 @@ pub mod time;
 pub mod worker;
 
 /// The one import of a user: the attribute, and the traits that give job functions and payloads their `enqueue`.
-pub mod prelude {}
+pub mod prelude {
+    pub use crate::{
+        context::JobContext,
+        enqueue::{EnqueueExt, JobFn},
+        job::{Job, JobError},
+    };
+}

@@ -2,7 +2,7 @@
 
 use crate::{
     context::JobContext,
-    job::{Defaults, JobError},
+    job::{Defaults, Job, JobError},
     retry::Backoff,
 };
 use std::{
@@ -27,6 +27,8 @@ pub struct JobEntry {
     pub blocking: bool,
     /// The `#[data]` parameters.
     pub data: &'static [DataNeed],
+    /// Whether a payload fits, and its label: [`check`] of the payload's type.
+    pub check: CheckFn,
     /// Runs it.
     pub run: RunFn,
     /// Where it was written: module path of the function.
@@ -84,6 +86,17 @@ impl DataMap {
     /// Whether the need is met.
     pub fn has(&self, need: &DataNeed) -> bool {
         self.0.contains_key(&(need.id)())
+    }
+}
+
+/// Decodes a JSON payload and gives its label, without running anything.
+pub type CheckFn = fn(&str) -> Result<Option<String>, DecodeError>;
+
+/// The [`CheckFn`] of `J`.
+pub fn check<J: Job>(payload: &str) -> Result<Option<String>, DecodeError> {
+    match serde_json::from_str::<J>(payload) {
+        Ok(job) => Ok(job.label()),
+        Err(source) => Err(DecodeError { job_type: J::TYPE, source }),
     }
 }
 

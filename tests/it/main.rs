@@ -3,4 +3,5 @@
 mod laws;
 mod macros;
 mod model;
+mod queue;
 mod worker;
