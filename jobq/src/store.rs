@@ -1,7 +1,10 @@
 //! The Store trait: one method per edge, each over a batch, every write out of `running` fenced by its lease.
 
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, Timeout, WorkerId},
+    job::{
+        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob, Timeout,
+        WorkerId,
+    },
     retry::Backoff,
     state::JobState,
     time::Millis,
@@ -106,6 +109,31 @@ pub trait Store: Send + Sync + 'static {
 
     /// What this store is, for logs and errors: kind, full path, versions, durability.
     fn describe(&self) -> String;
+}
+
+/// Refuses jobs that no store takes; the first one that is refused is named by its place.
+pub(crate) fn admit(jobs: &[NewJob]) -> Result<(), StoreError> {
+    let refuse = |(place, job): (usize, &NewJob)| {
+        let name = |what: &str, name: &str| {
+            let unfit = name.is_empty() || name.len() > MAX_NAME || name.contains('\0');
+            unfit.then(|| format!("{what} {name:?} is not 1 to {MAX_NAME} bytes of text"))
+        };
+        let label = job.label.as_ref().map_or(0, |label| label.chars().count());
+        name("job type", &job.job_type)
+            .or_else(|| name("queue", &job.queue))
+            .or_else(|| (job.max_attempts == 0).then(|| "max_attempts is 0; the least is 1".into()))
+            .or_else(|| {
+                (label > MAX_LABEL).then(|| format!("a label of {label} characters; the most is {MAX_LABEL}"))
+            })
+            .or_else(|| {
+                let size = job.payload.len();
+                (size > MAX_PAYLOAD).then(|| format!("a payload of {size} bytes; the most is {MAX_PAYLOAD}"))
+            })
+            .map(|why| {
+                StoreError::Invalid(format!("job {place} of {}: {why}; nothing was enqueued", jobs.len()))
+            })
+    };
+    jobs.iter().enumerate().find_map(refuse).map_or(Ok(()), Err)
 }
 
 /// A caller's own connection or transaction, for [`Store::enqueue_in`].

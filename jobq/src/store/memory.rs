@@ -1,1 +1,235 @@
 //! The model store: everything in memory, every rule in plain sight.
+//!
+//! It is what the other stores are measured against (the laws and the model test run both), and the store of tests
+//! that need no file. Nothing outlives the process.
+
+use crate::{
+    job::{Attempt, JobId, JobRow, NewJob, WorkerId},
+    store::{
+        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker,
+        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit,
+    },
+    time::Millis,
+};
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+use tables::Tables;
+use tokio::sync::{oneshot, watch};
+
+mod tables;
+
+/// A store in memory. Clones share one content.
+///
+/// Every method does its work when it is called, not when its answer is awaited. Rows are numbered as they come, and
+/// that number is the last part of every order, so that a stepped wall clock reorders nothing.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Shared>);
+
+struct Shared {
+    tables: Mutex<Tables>,
+    changed: watch::Sender<u64>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared { tables: Mutex::new(Tables::new()), changed: watch::Sender::new(0) }))
+    }
+
+    /// For tests: from here on [`workers`](Store::workers) says that this worker's process is gone.
+    pub fn kill(&self, worker: WorkerId) {
+        self.set_life(worker, Life::Gone);
+    }
+
+    /// For tests: what [`workers`](Store::workers) says of this worker's process. A worker that signs in is
+    /// [`Life::Alive`], since it shares the process.
+    pub fn set_life(&self, worker: WorkerId, life: Life) {
+        if let Some(row) = self.0.lock().workers.get_mut(&worker) {
+            row.life = life;
+        }
+    }
+
+    /// For tests: one beat. Nothing beats by itself in memory.
+    pub fn beat(&self, worker: WorkerId, now: Millis) {
+        if let Some(row) = self.0.lock().workers.get_mut(&worker) {
+            (row.beats, row.heartbeat_at) = (row.beats + 1, now);
+        }
+    }
+
+    fn write<T: Send + 'static>(&self, now: Millis, change: impl FnOnce(&mut Tables) -> T) -> Answer<'_, T> {
+        let answer = self.0.commit(now, change);
+        Box::pin(ready(Ok(answer)))
+    }
+
+    fn read<T: Send + 'static>(&self, look: impl FnOnce(&Tables) -> T) -> Answer<'_, T> {
+        let answer = look(&self.0.lock());
+        Box::pin(ready(Ok(answer)))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One commit: the change, then what it makes possible for standing claims, then the cue for those who watch.
+    fn commit<T>(&self, now: Millis, change: impl FnOnce(&mut Tables) -> T) -> T {
+        let mut tables = self.lock();
+        let answer = change(&mut tables);
+        tables.serve_standing(now);
+        let moves = tables.moves;
+        self.changed.send_if_modified(|seen| std::mem::replace(seen, moves) != moves);
+        answer
+    }
+}
+
+/// The answer of a claim. Dropped before it was taken, it gives back what it holds: no job waits for a caller that is gone.
+struct Claiming {
+    store: Arc<Shared>,
+    answer: oneshot::Receiver<Vec<Claimed>>,
+    now: Millis,
+}
+
+impl Future for Claiming {
+    type Output = Result<Vec<Claimed>, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.answer).poll(cx).map_err(|_| StoreError::Closed)
+    }
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(undelivered) = self.answer.try_recv() {
+            self.store.commit(self.now, |tables| tables.give_back(&undelivered));
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<JobId>> {
+        if let Err(refusal) = admit(&jobs) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| jobs.into_iter().map(|job| tables.insert(job, now)).collect())
+    }
+
+    fn enqueue_in<'a>(&'a self, _: Tx<'a>, _: Vec<NewJob>, _: Millis) -> Answer<'a, Vec<JobId>> {
+        Box::pin(ready(Err(StoreError::NoTransactions)))
+    }
+
+    fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize> {
+        self.write(now, |tables| tables.promote(limit, now))
+    }
+
+    fn claim(&self, claim: Claim, now: Millis) -> Answer<'_, Vec<Claimed>> {
+        let (answer, receiver) = oneshot::channel();
+        self.0.commit(now, |tables| tables.answer(claim, answer, now));
+        Box::pin(Claiming { store: self.0.clone(), answer: receiver, now })
+    }
+
+    fn withdraw(&self, worker: WorkerId) {
+        self.0.lock().withdraw(worker);
+    }
+
+    fn complete(&self, ended: Vec<Completion>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        self.write(now, |tables| ended.into_iter().map(|ended| tables.complete(ended, now)).collect())
+    }
+
+    fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        self.write(now, |tables| ended.into_iter().map(|ended| tables.fail(ended, now)).collect())
+    }
+
+    fn snooze(&self, ended: Vec<Snooze>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        self.write(now, |tables| ended.into_iter().map(|ended| tables.snooze(ended, now)).collect())
+    }
+
+    fn release(&self, ended: Vec<Release>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        self.write(now, |tables| ended.into_iter().map(|ended| tables.release(ended, now)).collect())
+    }
+
+    fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        self.write(now, |tables| ended.into_iter().map(|ended| tables.rescue(ended, now)).collect())
+    }
+
+    fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
+        self.write(now, |tables| ids.into_iter().map(|id| tables.cancel(id, now)).collect())
+    }
+
+    fn retry(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
+        self.write(now, |tables| ids.into_iter().map(|id| tables.retry(id, now)).collect())
+    }
+
+    fn run_now(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
+        self.write(now, |tables| ids.into_iter().map(|id| tables.run_now(id, now)).collect())
+    }
+
+    fn delete(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
+        self.write(now, |tables| ids.into_iter().map(|id| tables.delete(id)).collect())
+    }
+
+    fn prune(&self, keep: Retention, now: Millis) -> Answer<'_, usize> {
+        self.write(now, |tables| tables.prune(keep, now))
+    }
+
+    fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {
+        self.read(|tables| tables.get(id))
+    }
+
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
+        self.read(|tables| tables.attempts(id))
+    }
+
+    fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>> {
+        self.read(|tables| tables.list(&filter))
+    }
+
+    fn counts(&self) -> Answer<'_, Vec<Count>> {
+        self.read(Tables::counts)
+    }
+
+    fn due(&self, set: Arc<ClaimSet>, _: Millis) -> Answer<'_, Due> {
+        self.read(|tables| tables.due(&set))
+    }
+
+    fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>> {
+        self.read(|tables| tables.running(&workers))
+    }
+
+    fn register(&self, worker: NewWorker, now: Millis) -> Answer<'_, WorkerId> {
+        self.write(now, |tables| tables.register(worker, now))
+    }
+
+    fn unregister(&self, worker: WorkerId) {
+        let mut tables = self.0.lock();
+        tables.workers.remove(&worker);
+        tables.withdraw(worker);
+    }
+
+    fn workers(&self) -> Answer<'_, Vec<WorkerRow>> {
+        self.read(|tables| tables.workers.values().cloned().collect())
+    }
+
+    fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()> {
+        self.write(now, |tables| workers.iter().for_each(|worker| drop(tables.workers.remove(worker))))
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    fn describe(&self) -> String {
+        format!("a store in the memory of process {}; nothing outlives it", std::process::id())
+    }
+}

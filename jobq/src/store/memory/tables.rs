@@ -1,0 +1,471 @@
+//! The rules of the model store: what each edge does to the rows, one after the other, in plain sight.
+
+use crate::{
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob, WorkerId, cut},
+    state::{Edge, JobState},
+    store::{
+        Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
+        Release, Rescue, Retention, Running, Settled, Snooze, WorkerRow,
+    },
+    time::{Millis, millis},
+};
+use std::{cmp::Reverse, collections::BTreeMap};
+use tokio::sync::oneshot;
+
+/// The attempts of a job that its history keeps for ever: the first ones, and beside them the latest ones.
+const FIRST_KEPT: usize = 10;
+const LATEST_KEPT: usize = 90;
+
+pub(super) struct Tables {
+    /// Marks the ids of this store: a foreign id names no job here.
+    tag: u32,
+    jobs: BTreeMap<i64, JobRow>,
+    history: BTreeMap<i64, BTreeMap<Lease, Attempt>>,
+    pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
+    standing: Vec<Standing>,
+    last_row: i64,
+    last_worker: i64,
+    /// How many times a row was added or moved.
+    pub(super) moves: u64,
+}
+
+/// A claim that found nothing and waits, and where its answer goes.
+struct Standing {
+    claim: Claim,
+    answer: oneshot::Sender<Vec<Claimed>>,
+}
+
+impl Tables {
+    pub(super) fn new() -> Self {
+        Self {
+            tag: fastrand::u32(..=JobId::MAX_TAG),
+            jobs: BTreeMap::new(),
+            history: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            standing: Vec::new(),
+            last_row: 0,
+            last_worker: 0,
+            moves: 0,
+        }
+    }
+
+    pub(super) fn get(&self, id: JobId) -> Option<JobRow> {
+        self.jobs.get(&id.row()).filter(|job| job.id == id).map(|job| self.shown(job))
+    }
+
+    /// Claims for the answer given, or lets the claim stand until there is something.
+    pub(super) fn answer(&mut self, claim: Claim, answer: oneshot::Sender<Vec<Claimed>>, now: Millis) {
+        let claimed = self.claim(&claim, now);
+        if claimed.is_empty() && claim.standing && claim.limit > 0 {
+            self.standing.push(Standing { claim, answer });
+        } else if let Err(undelivered) = answer.send(claimed) {
+            self.give_back(&undelivered);
+        }
+    }
+
+    fn find(&mut self, id: JobId) -> Option<&mut JobRow> {
+        self.jobs.get_mut(&id.row()).filter(|job| job.id == id)
+    }
+
+    pub(super) fn insert(&mut self, new: NewJob, now: Millis) -> JobId {
+        self.last_row += 1;
+        self.moves += 1;
+        let id = JobId::compose(now, self.last_row, self.tag);
+        let run_at = new.run_at.unwrap_or(now);
+        let job = JobRow {
+            id,
+            job_type: new.job_type.into_owned(),
+            queue: new.queue.into_owned(),
+            state: waiting(run_at, now),
+            priority: new.priority,
+            payload: new.payload,
+            label: new.label,
+            run_at,
+            attempts: 0,
+            max_attempts: new.max_attempts,
+            lease: 0,
+            worker: None,
+            heartbeat_at: None,
+            started_at: None,
+            completed_at: None,
+            created_at: now,
+            updated_at: now,
+            timeout: new.timeout,
+            backoff: new.backoff,
+            retain: new.retain,
+            processed_items: None,
+            total_items: None,
+            result: None,
+            error: None,
+        };
+        self.jobs.insert(self.last_row, job);
+        id
+    }
+
+    pub(super) fn promote(&mut self, limit: usize, now: Millis) -> usize {
+        let due = |job: &&mut JobRow| job.state.allows(Edge::Promote) && job.run_at <= now;
+        let mut due: Vec<_> = self.jobs.values_mut().filter(due).collect();
+        due.sort_by_key(|job| (job.run_at, job.id.row()));
+        due.truncate(limit);
+        for job in &mut due {
+            (job.state, job.updated_at) = (JobState::Pending, now);
+        }
+        let promoted = due.len();
+        self.moves += promoted as u64;
+        promoted
+    }
+
+    fn claim(&mut self, claim: &Claim, now: Millis) -> Vec<Claimed> {
+        let open = |job: &&mut JobRow| job.state.allows(Edge::Claim) && serves(&claim.set, job);
+        let mut open: Vec<_> = self.jobs.values_mut().filter(open).collect();
+        open.sort_by_key(|job| (Reverse(job.priority), job.run_at, job.id.row()));
+        open.truncate(claim.limit);
+        self.moves += open.len() as u64;
+        open.into_iter()
+            .map(|job| {
+                job.state = JobState::Running;
+                job.lease += 1;
+                job.attempts += 1;
+                job.worker = Some(claim.worker);
+                (job.started_at, job.updated_at) = (Some(now), now);
+                claimed(job)
+            })
+            .collect()
+    }
+
+    /// Offers the pending jobs to the standing claims, the longest waiting first.
+    pub(super) fn serve_standing(&mut self, now: Millis) {
+        for standing in std::mem::take(&mut self.standing) {
+            if standing.answer.is_closed() {
+                continue;
+            }
+            let claimed = self.claim(&standing.claim, now);
+            if claimed.is_empty() {
+                self.standing.push(standing);
+            } else if let Err(undelivered) = standing.answer.send(claimed) {
+                self.give_back(&undelivered);
+            }
+        }
+    }
+
+    /// Releases what was claimed for somebody who no longer listens.
+    pub(super) fn give_back(&mut self, undelivered: &[Claimed]) {
+        for Claimed { id, lease, .. } in undelivered {
+            let now = self.find(*id).map_or(0, |job| job.updated_at);
+            self.release(Release { id: *id, lease: *lease }, now);
+        }
+    }
+
+    /// The fence of every write out of `running`: `change` is made only for the holder of the lease. What a worker
+    /// reports without it is kept beside the attempt that it belongs to; the first report stays.
+    fn settle(
+        &mut self,
+        (id, lease): (JobId, Lease),
+        report: Option<Late>,
+        change: impl FnOnce(&mut JobRow) -> Option<Attempt>,
+    ) -> Settled {
+        let Some(job) = self.find(id) else {
+            return Settled::Gone;
+        };
+        if job.state != JobState::Running || job.lease != lease {
+            let attempt = self.history.get_mut(&id.row()).and_then(|history| history.get_mut(&lease));
+            if let Some(attempt) = attempt {
+                attempt.late = attempt.late.take().or(report);
+            }
+            return Settled::LeaseLost;
+        }
+        let attempt = change(job);
+        self.moves += 1;
+        self.archive(id, attempt);
+        Settled::Applied
+    }
+
+    fn archive(&mut self, id: JobId, attempt: Option<Attempt>) {
+        let Some(attempt) = attempt else { return };
+        let history = self.history.entry(id.row()).or_default();
+        history.insert(attempt.lease, attempt);
+        if history.len() > FIRST_KEPT + LATEST_KEPT {
+            let oldest_of_the_middle = *history.keys().nth(FIRST_KEPT).expect("longer than that");
+            history.remove(&oldest_of_the_middle);
+        }
+    }
+
+    pub(super) fn complete(&mut self, ended: Completion, now: Millis) -> Settled {
+        let report = late(now, AttemptOutcome::Completed, ended.result.as_deref());
+        self.settle((ended.id, ended.lease), report, |job| {
+            finish(job, JobState::Completed, now);
+            job.result = ended.result;
+            None
+        })
+    }
+
+    pub(super) fn fail(&mut self, ended: Failure, now: Millis) -> Settled {
+        let report = late(now, ended.outcome, Some(&ended.error));
+        self.settle((ended.id, ended.lease), report, |job| {
+            Some(failed(job, ended.outcome, &ended.error, ended.next, now))
+        })
+    }
+
+    pub(super) fn rescue(&mut self, ended: Rescue, now: Millis) -> Settled {
+        self.settle((ended.id, ended.lease), None, |job| {
+            Some(failed(job, AttemptOutcome::Lost, &ended.error, ended.next, now))
+        })
+    }
+
+    pub(super) fn snooze(&mut self, ended: Snooze, now: Millis) -> Settled {
+        let report = late(now, AttemptOutcome::Snoozed, None);
+        self.settle((ended.id, ended.lease), report, |job| {
+            let attempt = over(job, AttemptOutcome::Snoozed, None, now);
+            job.attempts = job.attempts.saturating_sub(1);
+            wait(job, ended.run_at, now);
+            Some(attempt)
+        })
+    }
+
+    /// `run_at` stays: the job keeps its place.
+    pub(super) fn release(&mut self, ended: Release, now: Millis) -> Settled {
+        let report = late(now, AttemptOutcome::Released, None);
+        self.settle((ended.id, ended.lease), report, |job| {
+            let attempt = over(job, AttemptOutcome::Released, None, now);
+            job.attempts = job.attempts.saturating_sub(1);
+            (job.state, job.updated_at) = (JobState::Pending, now);
+            Some(attempt)
+        })
+    }
+
+    /// The fence of every act of a person: `change` is made only in a state that the edge may leave.
+    fn act(&mut self, id: JobId, edge: Edge, change: impl FnOnce(&mut JobRow) -> Option<Attempt>) -> Acted {
+        let Some(job) = self.find(id) else {
+            return Acted::NotFound;
+        };
+        if !job.state.allows(edge) {
+            return Acted::WrongState(job.state);
+        }
+        let attempt = change(job);
+        self.moves += 1;
+        self.archive(id, attempt);
+        Acted::Done
+    }
+
+    pub(super) fn cancel(&mut self, id: JobId, now: Millis) -> Acted {
+        self.act(id, Edge::Cancel, |job| {
+            finish(job, JobState::Cancelled, now);
+            None
+        })
+    }
+
+    /// A completed attempt, until now shown from the row itself, goes into the history; the latest error stays.
+    pub(super) fn retry(&mut self, id: JobId, now: Millis) -> Acted {
+        self.act(id, Edge::Retry, |job| {
+            let completed = current_attempt(job);
+            wait(job, now, now);
+            job.attempts = 0;
+            (job.completed_at, job.result) = (None, None);
+            (job.processed_items, job.total_items) = (None, None);
+            completed
+        })
+    }
+
+    pub(super) fn run_now(&mut self, id: JobId, now: Millis) -> Acted {
+        self.act(id, Edge::RunNow, |job| {
+            wait(job, now, now);
+            None
+        })
+    }
+
+    pub(super) fn delete(&mut self, id: JobId) -> Acted {
+        let acted = self.act(id, Edge::Delete, |_| None);
+        if acted == Acted::Done {
+            self.jobs.remove(&id.row());
+            self.history.remove(&id.row());
+        }
+        acted
+    }
+
+    pub(super) fn prune(&mut self, keep: Retention, now: Millis) -> usize {
+        let expired = |job: &&JobRow| {
+            let default = if job.state == JobState::Dead { keep.dead } else { keep.finished };
+            let (Some(end), Some(kept)) = (job.completed_at, job.retain.or(default)) else {
+                return false;
+            };
+            job.state.is_terminal() && end.saturating_add(millis(kept)) <= now
+        };
+        let expired: Vec<_> = self.jobs.values().filter(expired).map(|job| job.id).collect();
+        for id in &expired {
+            self.delete(*id);
+        }
+        expired.len()
+    }
+
+    /// The row as people see it: a running job shows its holder's last beat.
+    fn shown(&self, job: &JobRow) -> JobRow {
+        let holder =
+            job.worker.filter(|_| job.state == JobState::Running).and_then(|id| self.workers.get(&id));
+        JobRow { heartbeat_at: holder.map(|worker| worker.heartbeat_at), ..job.clone() }
+    }
+
+    pub(super) fn attempts(&self, id: JobId) -> Vec<Attempt> {
+        let Some(job) = self.jobs.get(&id.row()).filter(|job| job.id == id) else {
+            return Vec::new();
+        };
+        let history = self.history.get(&id.row()).into_iter().flat_map(BTreeMap::values).cloned();
+        history.chain(current_attempt(job)).collect()
+    }
+
+    pub(super) fn list(&self, filter: &JobFilter) -> Vec<JobRow> {
+        let newest_first = self.jobs.values().rev().filter(|job| shows(filter, job));
+        newest_first.take(filter.page()).map(|job| self.shown(job)).collect()
+    }
+
+    pub(super) fn counts(&self) -> Vec<Count> {
+        let mut counts = BTreeMap::<_, u64>::new();
+        for job in self.jobs.values() {
+            *counts.entry((&job.queue, &job.job_type, job.state)).or_default() += 1;
+        }
+        let count = |((queue, job_type, state), count): ((&String, &String, JobState), u64)| Count {
+            queue: queue.clone(),
+            job_type: job_type.clone(),
+            state,
+            count,
+        };
+        counts.into_iter().map(count).collect()
+    }
+
+    pub(super) fn due(&self, set: &ClaimSet) -> Due {
+        let scheduled = self.jobs.values().filter(|job| job.state == JobState::Scheduled);
+        Due {
+            pending: self.jobs.values().any(|job| job.state == JobState::Pending && serves(set, job)),
+            next_run_at: scheduled.map(|job| job.run_at).min(),
+        }
+    }
+
+    pub(super) fn running(&self, workers: &[WorkerId]) -> Vec<Running> {
+        self.jobs.values().filter_map(running).filter(|found| workers.contains(&found.worker)).collect()
+    }
+
+    pub(super) fn withdraw(&mut self, worker: WorkerId) {
+        for standing in self.standing.extract_if(.., |standing| standing.claim.worker == worker) {
+            // Nobody may be listening any more; then nobody misses the answer.
+            let _ = standing.answer.send(Vec::new());
+        }
+    }
+
+    pub(super) fn register(&mut self, worker: NewWorker, now: Millis) -> WorkerId {
+        self.last_worker += 1;
+        let id = WorkerId(self.last_worker);
+        let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let row = WorkerRow {
+            id,
+            host: host.unwrap_or_default(),
+            pid: std::process::id(),
+            build: env!("CARGO_PKG_VERSION").into(),
+            queues: worker.queues,
+            beats: 0,
+            heartbeat_at: now,
+            started_at: now,
+            life: Life::Alive,
+        };
+        self.workers.insert(id, row);
+        id
+    }
+}
+
+/// Pending when due, else scheduled.
+fn waiting(run_at: Millis, now: Millis) -> JobState {
+    if run_at <= now { JobState::Pending } else { JobState::Scheduled }
+}
+
+fn wait(job: &mut JobRow, run_at: Millis, now: Millis) {
+    (job.state, job.run_at, job.updated_at) = (waiting(run_at, now), run_at, now);
+}
+
+fn finish(job: &mut JobRow, state: JobState, now: Millis) {
+    (job.state, job.completed_at, job.updated_at) = (state, Some(now), now);
+}
+
+/// The attempt that ends now.
+fn over(job: &JobRow, outcome: AttemptOutcome, error: Option<&str>, now: Millis) -> Attempt {
+    Attempt {
+        lease: job.lease,
+        attempt: job.attempts,
+        worker: job.worker,
+        started_at: job.started_at.unwrap_or(now),
+        ended_at: Some(now),
+        outcome,
+        error: error.map(|text| cut(text, MAX_ERROR).into_owned()),
+        late: None,
+    }
+}
+
+fn failed(job: &mut JobRow, outcome: AttemptOutcome, error: &str, next: Next, now: Millis) -> Attempt {
+    let attempt = over(job, outcome, Some(error), now);
+    job.error.clone_from(&attempt.error);
+    match next {
+        Next::At(run_at) => wait(job, run_at, now),
+        Next::Dead => finish(job, JobState::Dead, now),
+        Next::Cancelled => finish(job, JobState::Cancelled, now),
+    }
+    attempt
+}
+
+/// The attempt that the row itself tells of: one that runs, or the one that completed.
+fn current_attempt(job: &JobRow) -> Option<Attempt> {
+    let outcome = match job.state {
+        JobState::Running => AttemptOutcome::Running,
+        JobState::Completed => AttemptOutcome::Completed,
+        _ => return None,
+    };
+    Some(Attempt { ended_at: job.completed_at, ..over(job, outcome, None, job.updated_at) })
+}
+
+fn late(at: Millis, outcome: AttemptOutcome, text: Option<&str>) -> Option<Late> {
+    Some(Late { at, outcome, text: text.map(|text| cut(text, MAX_ERROR).into_owned()) })
+}
+
+fn serves(set: &ClaimSet, job: &JobRow) -> bool {
+    set.job_types.contains(&job.job_type)
+        && set.queues.as_ref().is_none_or(|queues| queues.contains(&job.queue))
+}
+
+fn claimed(job: &JobRow) -> Claimed {
+    Claimed {
+        id: job.id,
+        lease: job.lease,
+        job_type: job.job_type.clone(),
+        queue: job.queue.clone(),
+        payload: job.payload.clone(),
+        attempt: job.attempts,
+        max_attempts: job.max_attempts,
+        priority: job.priority,
+        run_at: job.run_at,
+        timeout: job.timeout,
+        backoff: job.backoff,
+    }
+}
+
+fn running(job: &JobRow) -> Option<Running> {
+    Some(Running {
+        id: job.id,
+        lease: job.lease,
+        worker: job.worker.filter(|_| job.state == JobState::Running)?,
+        job_type: job.job_type.clone(),
+        attempt: job.attempts,
+        max_attempts: job.max_attempts,
+        backoff: job.backoff,
+    })
+}
+
+fn shows(filter: &JobFilter, job: &JobRow) -> bool {
+    let contains =
+        |label: &String, text: &String| label.to_ascii_lowercase().contains(&text.to_ascii_lowercase());
+    (filter.states.is_empty() || filter.states.contains(&job.state))
+        && filter.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
+        && filter.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+        && filter
+            .label
+            .as_ref()
+            .is_none_or(|text| job.label.as_ref().is_some_and(|label| contains(label, text)))
+        && filter.created_from.is_none_or(|from| job.created_at >= from)
+        && filter.created_before.is_none_or(|before| job.created_at < before)
+        && filter.after.is_none_or(|after| job.id.row() < after.row())
+}
