@@ -1,164 +1,87 @@
 //! The Enqueue builder, JobHandle, and JobFn: how a job function gets its `enqueue`.
+//!
+//! A job function is enqueued with its arguments, a payload with its named fields; both give the same builder, and
+//! awaiting it stores the job:
+//!
+//! ```ignore
+//! send_welcome_email.enqueue((42, "ada@example.org".into())).priority(9).delay(mins(5)).await?;
+//! SendWelcomeEmail { user_id: 42, email }.enqueue().in_tx(&mut *tx).await?;
+//! queue.enqueue_all(users.map(SendWelcomeEmail::from)).await?;
+//! queue.enqueue_raw("report:generate", json!({ "year": 2026 })).await?;
+//! ```
 
 use crate::{
-    job::{Job, Timeout},
-    queue::JobQueue,
+    job::{Defaults, Job, JobId, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout},
+    queue::{BadName, JobQueue, NoQueue, check_queue_name},
+    registry::{DecodeError, Registry, RegistryError},
     retry::Backoff,
-    store::Tx,
-    time::Millis,
+    store::{StoreError, Tx},
+    time::{Millis, millis},
 };
 use chrono::{DateTime, Utc};
-use std::{
-    borrow::Cow,
-    fmt,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{borrow::Cow, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
-/// What calling a job function gives: the future of its written return type.
+mod function;
+mod many;
+
+pub use function::{Call, EnqueueExt, JobFn, JobSet};
+pub use many::{EnqueueAll, EnqueueAllError};
+
+/// An enqueue under way.
+pub type Enqueuing<'t, T, E = EnqueueError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+
+/// A job on its way into a queue. Awaiting it stores the job; dropping it before stores nothing.
 ///
-/// Awaiting it runs the body here and now, as of any async function; nothing is stored. To have it stored and run by a
-/// worker, enqueue the function instead: [`JobFn::enqueue`].
-#[must_use = "a job function does nothing until it is awaited; to run it in the background, `enqueue` it"]
-pub struct Call<'a, J: Job>(Pin<Box<dyn Future<Output = J::Return> + Send + 'a>>);
-
-impl<'a, J: Job> Call<'a, J> {
-    /// The call that runs this future. Written by `#[job]`.
-    pub fn new(body: Pin<Box<dyn Future<Output = J::Return> + Send + 'a>>) -> Self {
-        Self(body)
-    }
-}
-
-impl<J: Job> Future for Call<'_, J> {
-    type Output = J::Return;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<J::Return> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<J: Job> fmt::Debug for Call<'_, J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({})", J::TYPE)
-    }
-}
-
-/// Every function that returns a [`Call`]: the functions that `#[job]` was put on, and no others.
+/// `'t` is the life of the transaction where [`in_tx`](Self::in_tx) gave one.
 ///
-/// `Params` are all its parameters, context and data included; it is always inferred.
-#[diagnostic::on_unimplemented(
-    message = "this is not a job function",
-    label = "a function with `#[job]` on it is expected here"
-)]
-pub trait JobFn<Params>: Sized {
-    /// The payload.
-    type Job: Job;
-
-    /// Starts to enqueue a job of this function; awaiting the builder stores it.
-    ///
-    /// `args` are the payload parameters: `()` for none, the bare value for one, a tuple for more.
-    fn enqueue(self, args: <Self::Job as Job>::Args) -> Enqueue<Self::Job> {
-        Enqueue::new(Self::Job::from_args(args))
-    }
-}
-
-/// The same for a payload with named fields: `SendWelcomeEmail { user_id, email }.enqueue().await?`.
-pub trait EnqueueExt: Job {
-    /// Starts to enqueue this job; awaiting the builder stores it.
-    fn enqueue(self) -> Enqueue<Self> {
-        Enqueue::new(self)
-    }
-}
-
-impl<J: Job> EnqueueExt for J {}
-
-/// Job functions as a tuple, `(send_welcome_email, convert_webp)`, up to 16 of them.
-pub trait JobSet<Params> {
-    /// Their stored names, in the order given.
-    fn job_types(&self) -> Vec<&'static str>;
-}
-
-macro_rules! job_fn {
-    ($($($param:ident)*;)*) => { $(
-        impl<'a, F, J: Job, $($param),*> JobFn<($($param,)*)> for F
-        where
-            F: Fn($($param),*) -> Call<'a, J>,
-        {
-            type Job = J;
-        }
-    )* };
-}
-
-macro_rules! job_set {
-    ($($($set:ident $params:ident)*;)*) => { $(
-        impl<$($set: JobFn<$params>, $params),*> JobSet<($($params,)*)> for ($($set,)*) {
-            fn job_types(&self) -> Vec<&'static str> {
-                vec![$(<$set::Job as Job>::TYPE),*]
-            }
-        }
-    )* };
-}
-
-job_fn! {
-    ;
-    A;
-    A B;
-    A B C;
-    A B C D;
-    A B C D E;
-    A B C D E G;
-    A B C D E G H;
-    A B C D E G H I;
-    A B C D E G H I K;
-    A B C D E G H I K L;
-    A B C D E G H I K L M;
-    A B C D E G H I K L M N;
-    A B C D E G H I K L M N O;
-    A B C D E G H I K L M N O P;
-    A B C D E G H I K L M N O P Q;
-    A B C D E G H I K L M N O P Q R;
-}
-
-job_set! {
-    A P1;
-    A P1 B P2;
-    A P1 B P2 C P3;
-    A P1 B P2 C P3 D P4;
-    A P1 B P2 C P3 D P4 E P5;
-    A P1 B P2 C P3 D P4 E P5 F P6;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11 L P12;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11 L P12 M P13;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11 L P12 M P13 N P14;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11 L P12 M P13 N P14 O P15;
-    A P1 B P2 C P3 D P4 E P5 F P6 G P7 H P8 I P9 J P10 K P11 L P12 M P13 N P14 O P15 P P16;
-}
-
-/// A job on its way into a queue. Awaiting it stores the job; dropping it stores nothing.
+/// # Errors
+/// Awaiting it gives an [`EnqueueError`]; then nothing is stored.
 ///
-/// `T` is where it commits: `()` in a commit of its own, [`Tx`] after [`in_tx`](Self::in_tx).
+/// # Cancel safety
+/// Dropping it while it is awaited loses the answer only: the job is stored whole or not at all.
 #[must_use = "an enqueue does nothing until it is awaited"]
-pub struct Enqueue<J: Job, T = ()> {
+pub struct Enqueue<'t, J: Job> {
     job: J,
     options: Options,
-    tx: T,
+    tx: Option<Tx<'t>>,
 }
 
-impl<J: Job> Enqueue<J> {
-    pub(crate) fn new(job: J) -> Self {
-        Self { job, options: Options::default(), tx: () }
+impl<'t, J: Job> Enqueue<'t, J> {
+    fn new(job: J) -> Self {
+        Self {
+            job,
+            options: Options::default(),
+            tx: None,
+        }
     }
 
     /// Enqueues inside the caller's own transaction on the same database: the job is there when it commits, and never
-    /// there when it does not.
-    pub fn in_tx<'t>(self, tx: impl Into<Tx<'t>>) -> Enqueue<J, Tx<'t>> {
-        Enqueue { job: self.job, options: self.options, tx: tx.into() }
+    /// there when it does not. It is as durable as that connection's commits are.
+    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> Enqueue<'u, J> {
+        Enqueue {
+            job: self.job,
+            options: self.options,
+            tx: Some(tx.into()),
+        }
+    }
+}
+
+impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
+    type Output = Result<JobHandle<J>, EnqueueError>;
+    type IntoFuture = Enqueuing<'t, JobHandle<J>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { job, options, tx } = self;
+        Box::pin(async move {
+            let queue = options.target()?;
+            let new = fill(
+                options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now())?,
+                &job,
+            )?;
+            drop(job);
+            let id = store_one(&queue, new, tx).await?;
+            Ok(JobHandle { id, job: PhantomData })
+        })
     }
 }
 
@@ -186,7 +109,7 @@ enum Due {
 macro_rules! options {
     ($([$($generics:tt)*] $builder:ty;)*) => { $(
         impl<$($generics)*> $builder {
-            /// Larger runs first; −32,768 to 32,767.
+            /// Larger runs first; any `i16`.
             pub fn priority(mut self, priority: i16) -> Self {
                 self.options.priority = Some(priority);
                 self
@@ -250,10 +173,302 @@ macro_rules! options {
 }
 
 options! {
-    [J: Job, T] Enqueue<J, T>;
+    ['t, J: Job] Enqueue<'t, J>;
+    ['t, J: Job] EnqueueAll<'t, J>;
+    ['t] EnqueueRaw<'t>;
+}
+
+impl Options {
+    fn on(queue: &JobQueue) -> Self {
+        Self {
+            on: Some(queue.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// The queue that is meant.
+    fn target(&self) -> Result<JobQueue, NoQueue> {
+        self.on.clone().map_or_else(JobQueue::current, Ok)
+    }
+
+    /// A job of this type with everything but its own payload and label, checked.
+    fn template(
+        &self,
+        job_type: &'static str,
+        defaults: &Defaults,
+        queue: &JobQueue,
+        now: Millis,
+    ) -> Result<NewJob, EnqueueError> {
+        let name = self.queue.clone().unwrap_or(Cow::Borrowed(defaults.queue));
+        check_queue_name(&name)?;
+        let max_attempts = self.max_attempts.or(defaults.max_attempts);
+        let timeout = self.timeout.or(defaults.timeout);
+        if max_attempts == Some(0) {
+            return Err(EnqueueError::NoAttempts);
+        }
+        if timeout == Some(Timeout::After(Duration::ZERO)) {
+            return Err(EnqueueError::NoTime);
+        }
+        self.backoff.map_or(Ok(()), check_backoff)?;
+        Ok(NewJob {
+            job_type: Cow::Borrowed(job_type),
+            queue: name,
+            payload: String::new(),
+            priority: self.priority.unwrap_or(defaults.priority),
+            run_at: self.due.map(|due| due.instant(now)),
+            max_attempts: max_attempts.unwrap_or_else(|| queue.default_max_attempts()),
+            timeout,
+            backoff: self.backoff,
+            label: self.label.as_deref().map(cut_label),
+            retain: self.retain.or(defaults.retain),
+        })
+    }
+}
+
+impl Due {
+    /// Never before what was asked: parts of a millisecond are rounded up, and what is out of range is "never".
+    fn instant(self, now: Millis) -> Millis {
+        match self {
+            Self::At(at) => at,
+            Self::After(delay) => {
+                now.saturating_add(millis(delay.saturating_add(Duration::from_nanos(999_999))))
+            }
+        }
+    }
 }
 
 /// The first whole millisecond that is not before `at`.
 fn whole_millis(at: DateTime<Utc>) -> Millis {
-    at.timestamp_millis().saturating_add(Millis::from(at.timestamp_subsec_nanos() % 1_000_000 != 0))
+    let begun = at.timestamp_subsec_nanos() % 1_000_000 != 0;
+    at.timestamp_millis().saturating_add(begun.into())
+}
+
+/// The template, filled with this payload and, unless the enqueue gave one, its label.
+fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueError> {
+    let written = serde_json::to_string(job).map_err(|why| EnqueueError::Unwritable {
+        job_type: J::TYPE,
+        why: Arc::new(why),
+    });
+    new.payload = checked_size(J::TYPE, written?)?;
+    new.label = new.label.or_else(|| job.label().as_deref().map(cut_label));
+    Ok(new)
+}
+
+fn checked_size(job_type: &'static str, payload: String) -> Result<String, EnqueueError> {
+    match payload.len() {
+        bytes if bytes > MAX_PAYLOAD => Err(EnqueueError::TooLarge { job_type, bytes }),
+        _ => Ok(payload),
+    }
+}
+
+/// At most [`MAX_LABEL`] characters; a cut is marked.
+fn cut_label(label: &str) -> String {
+    let whole = label.replace('\0', "\u{fffd}");
+    match whole.char_indices().nth(MAX_LABEL) {
+        None => whole,
+        Some(_) => whole.chars().take(MAX_LABEL - 1).chain(['…']).collect(),
+    }
+}
+
+/// Numbers that JSON can't hold, or that mean nothing, would make a row that can't be read back.
+fn check_backoff(backoff: Backoff) -> Result<(), EnqueueError> {
+    let (factor, jitter) = match backoff {
+        Backoff::Exponential { factor, jitter, .. } => (factor, jitter),
+        Backoff::Fixed { jitter, .. } => (1.0, jitter),
+    };
+    if !(factor.is_finite() && factor >= 1.0) {
+        return Err(EnqueueError::BadBackoff(format!(
+            "its factor is {factor}; it must be at least 1"
+        )));
+    }
+    if !(0.0..=1.0).contains(&jitter) {
+        return Err(EnqueueError::BadBackoff(format!(
+            "its jitter is {jitter}; it must be from 0 to 1"
+        )));
+    }
+    Ok(())
+}
+
+async fn store(queue: &JobQueue, jobs: Vec<NewJob>, tx: Option<Tx<'_>>) -> Result<Vec<JobId>, StoreError> {
+    match tx {
+        Some(tx) => queue.store().enqueue_in(tx, jobs, queue.now()).await,
+        None => queue.store().enqueue(jobs, queue.now()).await,
+    }
+}
+
+async fn store_one(queue: &JobQueue, job: NewJob, tx: Option<Tx<'_>>) -> Result<JobId, StoreError> {
+    let ids = store(queue, vec![job], tx).await?;
+    ids.first()
+        .copied()
+        .ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
+}
+
+/// A stored job, known by its type.
+pub struct JobHandle<J> {
+    id: JobId,
+    job: PhantomData<fn() -> J>,
+}
+
+impl<J> JobHandle<J> {
+    /// The job's name.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+}
+
+impl<J> Clone for JobHandle<J> {
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id,
+            job: PhantomData,
+        }
+    }
+}
+
+impl<J: Job> fmt::Debug for JobHandle<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobHandle({} {})", J::TYPE, self.id)
+    }
+}
+
+/// A job given by its stored name, on its way into a queue: [`JobQueue::enqueue_raw`]. Awaiting it stores the job.
+///
+/// # Errors
+/// Awaiting it gives an [`EnqueueError`]; then nothing is stored.
+///
+/// # Cancel safety
+/// Dropping it while it is awaited loses the answer only: the job is stored whole or not at all.
+#[must_use = "an enqueue does nothing until it is awaited"]
+pub struct EnqueueRaw<'t> {
+    job_type: String,
+    payload: serde_json::Value,
+    options: Options,
+    tx: Option<Tx<'t>>,
+}
+
+impl EnqueueRaw<'_> {
+    /// Enqueues inside the caller's own transaction on the same database: see [`Enqueue::in_tx`].
+    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> EnqueueRaw<'u> {
+        EnqueueRaw {
+            job_type: self.job_type,
+            payload: self.payload,
+            options: self.options,
+            tx: Some(tx.into()),
+        }
+    }
+
+    fn new_job(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
+        let registry = Registry::linked()?;
+        let entry = registry
+            .get(&self.job_type)
+            .ok_or_else(|| EnqueueError::UnknownType {
+                job_type: self.job_type.clone(),
+                known: registry.iter().map(|entry| entry.job_type).collect(),
+            })?;
+        let mut new = self
+            .options
+            .template(entry.job_type, &entry.defaults, queue, queue.now())?;
+        new.payload = checked_size(entry.job_type, self.payload.to_string())?;
+        let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
+        new.label = new.label.or_else(|| label.as_deref().map(cut_label));
+        Ok(new)
+    }
+}
+
+impl<'t> IntoFuture for EnqueueRaw<'t> {
+    type Output = Result<JobId, EnqueueError>;
+    type IntoFuture = Enqueuing<'t, JobId>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let queue = self.options.target()?;
+            let new = self.new_job(&queue)?;
+            Ok(store_one(&queue, new, self.tx).await?)
+        })
+    }
+}
+
+impl JobQueue {
+    /// Starts to enqueue a job in this queue; awaiting the builder stores it.
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'static, J> {
+        Enqueue::new(job).on(self)
+    }
+
+    /// Starts to enqueue many jobs of one type in this queue; awaiting the builder stores them, in the order given.
+    pub fn enqueue_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> EnqueueAll<'static, J> {
+        EnqueueAll::new(jobs.into_iter().collect(), Options::on(self))
+    }
+
+    /// Starts to enqueue a job by its stored name (or an alias) in this queue; awaiting the builder stores it.
+    ///
+    /// The type must be linked into this program, and the payload must be one that its function takes.
+    pub fn enqueue_raw(
+        &self,
+        job_type: impl Into<String>,
+        payload: serde_json::Value,
+    ) -> EnqueueRaw<'static> {
+        EnqueueRaw {
+            job_type: job_type.into(),
+            payload,
+            options: Options::on(self),
+            tx: None,
+        }
+    }
+}
+
+/// Why a job was not enqueued. Nothing was stored.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnqueueError {
+    /// No queue is meant where none is named.
+    #[error(transparent)]
+    NoQueue(#[from] NoQueue),
+    /// The queue's name can't be used.
+    #[error(transparent)]
+    BadQueueName(#[from] BadName),
+    /// The job would never run.
+    #[error("max_attempts is 0, and such a job never runs; 1 means one run and no retry")]
+    NoAttempts,
+    /// No attempt could succeed.
+    #[error("the timeout is zero, and no attempt can be that fast; for none write `Timeout::Never`")]
+    NoTime,
+    /// The backoff can't be used.
+    #[error("the backoff can't be used: {0}")]
+    BadBackoff(String),
+    /// The payload is too large.
+    #[error(
+        "the payload of `{job_type}` is {bytes} bytes of JSON, at most {MAX_PAYLOAD} are taken; store the content \
+         elsewhere and enqueue where it is"
+    )]
+    TooLarge {
+        /// The stored name.
+        job_type: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+    /// The payload can't be written as JSON.
+    #[error("the payload of `{job_type}` can't be written as JSON: {why}")]
+    Unwritable {
+        /// The stored name.
+        job_type: &'static str,
+        /// What serde says.
+        why: Arc<serde_json::Error>,
+    },
+    /// A payload given as JSON is not what the job function takes.
+    #[error(transparent)]
+    Unfit(Arc<DecodeError>),
+    /// No job of this name is linked into this program.
+    #[error("no job `{job_type}` in this program; it knows {}", known.join(", "))]
+    UnknownType {
+        /// The name that was asked for.
+        job_type: String,
+        /// The stored names of all linked jobs.
+        known: Vec<&'static str>,
+    },
+    /// The linked jobs can't be told apart.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The storage did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }

@@ -8,8 +8,10 @@ use crate::{
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    fmt,
     future::Future,
     pin::Pin,
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -116,7 +118,183 @@ pub struct DecodeError {
     pub source: serde_json::Error,
 }
 
-/// All linked jobs.
+impl JobEntry {
+    /// Its stored name, then the names of rows written before a rename.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.job_type).chain(self.aliases.iter().copied())
+    }
+}
+
+impl fmt::Debug for JobEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The job and where it was written.
+impl fmt::Display for JobEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job_type, module, file, line, .. } = self;
+        write!(f, "`{job_type}` in {module} ({file}:{line})")
+    }
+}
+
+/// Jobs by their names, in the order of their names. No two of them share a name.
+///
+/// # Link-time registration, and its trap
+/// `#[job]` enters a function into the list of [`linked`](Self::linked) jobs when the program is linked, so there is no
+/// list to keep. The linker, however, leaves out a whole crate that nothing in the program names, although it stands in
+/// `Cargo.toml`, and with it all of its jobs; rows of these stay pending, shown as "no worker knows this type". Naming
+/// one item of the crate, `use mail_jobs as _;`, links all of its jobs. A worker that is told which jobs it must know
+/// (`Worker::expect((send_mail, send_bill))`) can't fall into it unseen: naming the functions links them, and it refuses
+/// to start, naming what is missing, should one not be there all the same.
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
+    entries: Vec<&'static JobEntry>,
     by_name: HashMap<&'static str, &'static JobEntry>,
+}
+
+static LINKED: LazyLock<Result<Registry, RegistryError>> =
+    LazyLock::new(|| Registry::of(inventory::iter::<JobEntry>));
+
+impl Registry {
+    /// All jobs that are linked into this program.
+    ///
+    /// # Errors
+    /// [`RegistryError::Twice`]: two of them share a name; rename one, or give it a `type = "…"` of its own.
+    pub fn linked() -> Result<&'static Self, RegistryError> {
+        LINKED.as_ref().map_err(Clone::clone)
+    }
+
+    /// These jobs; the same one given twice is one.
+    ///
+    /// # Errors
+    /// [`RegistryError::Twice`]: two of them share a name.
+    pub fn of(entries: impl IntoIterator<Item = &'static JobEntry>) -> Result<Self, RegistryError> {
+        let mut registry = Self::default();
+        let mut clashes = Vec::new();
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_by_key(|entry| (entry.job_type, entry.file, entry.line));
+        entries.dedup_by(|one, other| std::ptr::eq(*one, *other));
+        for &entry in &entries {
+            for name in entry.names() {
+                match registry.by_name.insert(name, entry) {
+                    Some(other) if !std::ptr::eq(other, entry) => clashes.push((name, other, entry)),
+                    _ => {}
+                }
+            }
+        }
+        if !clashes.is_empty() {
+            return Err(RegistryError::Twice(clashes));
+        }
+        registry.entries = entries;
+        Ok(registry)
+    }
+
+    /// Those of these names.
+    ///
+    /// # Errors
+    /// [`RegistryError::NotLinked`] lists every name that is not here.
+    pub fn pick(&self, names: &[&'static str]) -> Result<Self, RegistryError> {
+        let (known, unknown): (Vec<_>, Vec<_>) = names.iter().partition(|name| self.by_name.contains_key(**name));
+        if !unknown.is_empty() {
+            return Err(RegistryError::NotLinked(unknown));
+        }
+        Self::of(known.into_iter().filter_map(|name| self.get(name)))
+    }
+
+    /// The job of this stored name or alias.
+    pub fn get(&self, name: &str) -> Option<&'static JobEntry> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All of them, in the order of their stored names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'static JobEntry> + '_ {
+        self.entries.iter().copied()
+    }
+
+    /// All names that rows may carry: stored names and aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.iter().flat_map(JobEntry::names)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Every type that a `#[data]` parameter asks for and `data` lacks, each with all the jobs that need it.
+    pub fn missing(&self, data: &DataMap) -> Vec<MissingData> {
+        let mut missing: Vec<MissingData> = Vec::new();
+        for entry in self.iter() {
+            for need in entry.data.iter().filter(|need| !data.has(need)) {
+                let id = (need.id)();
+                match missing.iter_mut().find(|missing| missing.id == id) {
+                    Some(missing) => missing.jobs.push(entry),
+                    None => missing.push(MissingData {
+                        id,
+                        name: (need.name)(),
+                        jobs: vec![entry],
+                    }),
+                }
+            }
+        }
+        missing
+    }
+}
+
+/// All jobs that are linked into this program, in the order of their names; two of one name are both listed.
+pub fn registry() -> Vec<&'static JobEntry> {
+    let mut entries: Vec<_> = inventory::iter::<JobEntry>.into_iter().collect();
+    entries.sort_by_key(|entry| (entry.job_type, entry.file, entry.line));
+    entries
+}
+
+/// A type that `#[data]` parameters ask for and nobody provides.
+#[derive(Clone, Debug)]
+pub struct MissingData {
+    /// The type.
+    pub id: TypeId,
+    /// Its name.
+    pub name: &'static str,
+    /// The jobs that need it.
+    pub jobs: Vec<&'static JobEntry>,
+}
+
+impl fmt::Display for MissingData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` for {}", self.name, listed(&self.jobs))
+    }
+}
+
+/// Jobs that can't be run together.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two jobs share a stored name or an alias: the name, and both of them.
+    #[error(
+        "{}; rename one, or give it a `type = \"…\"` of its own",
+        .0.iter().map(|(name, one, other)| format!("two jobs are named `{name}`: {one} and {other}"))
+            .collect::<Vec<_>>().join("; ")
+    )]
+    Twice(Vec<(&'static str, &'static JobEntry, &'static JobEntry)>),
+    /// These jobs are expected, and not in this program.
+    #[error(
+        "not linked into this program: {}; name the crate that has them, as in `use that_crate as _;`",
+        quoted(.0)
+    )]
+    NotLinked(Vec<&'static str>),
+}
+
+fn listed(entries: &[&'static JobEntry]) -> String {
+    entries.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,137 @@
+//! EnqueueAll: many jobs of one type, in few commits.
+
+use super::{EnqueueError, Enqueuing, Options, fill, store};
+use crate::{
+    job::{Job, JobId, NewJob},
+    queue::JobQueue,
+    store::{StoreError, Tx},
+};
+
+/// Jobs in one commit, unless [`EnqueueAll::atomic`] asks for all in one.
+const CHUNK: usize = 10_000;
+
+/// Many jobs on their way into a queue: [`JobQueue::enqueue_all`]. Awaiting it stores them, 10,000 in a commit; each
+/// commit holds all of its jobs or none. The answer is the ids in the order of the jobs.
+///
+/// Every option holds for all of the jobs; a `delay` counts from the start of the first commit.
+///
+/// # Errors
+/// [`EnqueueAllError`] says how many jobs landed before, with their ids, and why the next commit did not.
+///
+/// # Cancel safety
+/// Dropping it while it is awaited loses the answer; the commits made so far, and the one under way, stay.
+#[must_use = "an enqueue does nothing until it is awaited"]
+pub struct EnqueueAll<'t, J: Job> {
+    jobs: Vec<J>,
+    pub(super) options: Options,
+    tx: Option<Tx<'t>>,
+    chunk: usize,
+}
+
+impl<J: Job> EnqueueAll<'_, J> {
+    pub(super) fn new(jobs: Vec<J>, options: Options) -> EnqueueAll<'static, J> {
+        EnqueueAll {
+            jobs,
+            options,
+            tx: None,
+            chunk: CHUNK,
+        }
+    }
+
+    /// Stores all of the jobs in one commit, or none. The write lock is held for the whole of it, while nobody else can
+    /// write.
+    pub fn atomic(mut self) -> Self {
+        self.chunk = usize::MAX;
+        self
+    }
+
+    /// Enqueues inside the caller's own transaction on the same database, all or none: see
+    /// [`Enqueue::in_tx`](super::Enqueue::in_tx).
+    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> EnqueueAll<'u, J> {
+        EnqueueAll {
+            jobs: self.jobs,
+            options: self.options,
+            tx: Some(tx.into()),
+            chunk: usize::MAX,
+        }
+    }
+}
+
+impl<'t, J: Job> IntoFuture for EnqueueAll<'t, J> {
+    type Output = Result<Vec<JobId>, EnqueueAllError>;
+    type IntoFuture = Enqueuing<'t, Vec<JobId>, EnqueueAllError>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut landed = Vec::with_capacity(self.jobs.len());
+            let of = self.jobs.len();
+            match self.store_into(&mut landed).await {
+                Ok(()) => Ok(landed),
+                Err((index, error)) => Err(EnqueueAllError {
+                    landed,
+                    of,
+                    index,
+                    error,
+                }),
+            }
+        })
+    }
+}
+
+/// What went wrong, and with which job where it was one.
+type Fault = (Option<usize>, EnqueueError);
+
+impl<J: Job> EnqueueAll<'_, J> {
+    async fn store_into(mut self, landed: &mut Vec<JobId>) -> Result<(), Fault> {
+        let queue = self.options.target().map_err(|error| (None, error.into()))?;
+        let template = self.template(&queue).map_err(|error| (None, error))?;
+        let mut jobs = self.jobs.into_iter();
+        while jobs.len() > 0 {
+            let chunk = filled(&mut jobs, self.chunk, &template, landed.len())?;
+            let expected = chunk.len();
+            let ids = store(&queue, chunk, self.tx.take())
+                .await
+                .map_err(|error| (None, error.into()))?;
+            if ids.len() != expected {
+                let why = format!("the store took {expected} jobs and gave {} ids", ids.len());
+                return Err((None, StoreError::Invalid(why).into()));
+            }
+            landed.extend(ids);
+        }
+        Ok(())
+    }
+
+    fn template(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
+        self.options.template(J::TYPE, &J::DEFAULTS, queue, queue.now())
+    }
+}
+
+fn filled<J: Job>(
+    jobs: &mut impl Iterator<Item = J>,
+    chunk: usize,
+    template: &NewJob,
+    from: usize,
+) -> Result<Vec<NewJob>, Fault> {
+    let filled = |(place, job)| fill(template.clone(), &job).map_err(|error| (Some(from + place), error));
+    jobs.take(chunk).enumerate().map(filled).collect()
+}
+
+/// Why not all of the jobs were enqueued, and which were.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{} of {of} jobs were enqueued, then came{}: {error}", landed.len(), at(*index))]
+pub struct EnqueueAllError {
+    /// The ids of the first jobs, in their order: these are stored and will run.
+    pub landed: Vec<JobId>,
+    /// How many jobs there were.
+    pub of: usize,
+    /// The job that can't be enqueued, counted from 0, where it was one job's fault.
+    pub index: Option<usize>,
+    /// Why.
+    pub error: EnqueueError,
+}
+
+fn at(index: Option<usize>) -> String {
+    index
+        .map(|index| format!(" the job at index {index}"))
+        .unwrap_or_default()
+}
