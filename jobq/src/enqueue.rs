@@ -48,21 +48,13 @@ pub struct Enqueue<'t, J: Job> {
 
 impl<'t, J: Job> Enqueue<'t, J> {
     fn new(job: J) -> Self {
-        Self {
-            job,
-            options: Options::default(),
-            tx: None,
-        }
+        Self { job, options: Options::default(), tx: None }
     }
 
     /// Enqueues inside the caller's own transaction on the same database: the job is there when it commits, and never
     /// there when it does not. It is as durable as that connection's commits are.
     pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> Enqueue<'u, J> {
-        Enqueue {
-            job: self.job,
-            options: self.options,
-            tx: Some(tx.into()),
-        }
+        Enqueue { job: self.job, options: self.options, tx: Some(tx.into()) }
     }
 }
 
@@ -74,10 +66,7 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
         let Self { job, options, tx } = self;
         Box::pin(async move {
             let queue = options.target()?;
-            let new = fill(
-                options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now())?,
-                &job,
-            )?;
+            let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now())?, &job)?;
             drop(job);
             let id = store_one(&queue, new, tx).await?;
             Ok(JobHandle { id, job: PhantomData })
@@ -180,10 +169,7 @@ options! {
 
 impl Options {
     fn on(queue: &JobQueue) -> Self {
-        Self {
-            on: Some(queue.clone()),
-            ..Self::default()
-        }
+        Self { on: Some(queue.clone()), ..Self::default() }
     }
 
     /// The queue that is meant.
@@ -245,10 +231,8 @@ fn whole_millis(at: DateTime<Utc>) -> Millis {
 
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
 fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueError> {
-    let written = serde_json::to_string(job).map_err(|why| EnqueueError::Unwritable {
-        job_type: J::TYPE,
-        why: Arc::new(why),
-    });
+    let written = serde_json::to_string(job)
+        .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
     new.payload = checked_size(J::TYPE, written?)?;
     new.label = new.label.or_else(|| job.label().as_deref().map(cut_label));
     Ok(new)
@@ -277,14 +261,10 @@ fn check_backoff(backoff: Backoff) -> Result<(), EnqueueError> {
         Backoff::Fixed { jitter, .. } => (1.0, jitter),
     };
     if !(factor.is_finite() && factor >= 1.0) {
-        return Err(EnqueueError::BadBackoff(format!(
-            "its factor is {factor}; it must be at least 1"
-        )));
+        return Err(EnqueueError::BadBackoff(format!("its factor is {factor}; it must be at least 1")));
     }
     if !(0.0..=1.0).contains(&jitter) {
-        return Err(EnqueueError::BadBackoff(format!(
-            "its jitter is {jitter}; it must be from 0 to 1"
-        )));
+        return Err(EnqueueError::BadBackoff(format!("its jitter is {jitter}; it must be from 0 to 1")));
     }
     Ok(())
 }
@@ -298,9 +278,7 @@ async fn store(queue: &JobQueue, jobs: Vec<NewJob>, tx: Option<Tx<'_>>) -> Resul
 
 async fn store_one(queue: &JobQueue, job: NewJob, tx: Option<Tx<'_>>) -> Result<JobId, StoreError> {
     let ids = store(queue, vec![job], tx).await?;
-    ids.first()
-        .copied()
-        .ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
+    ids.first().copied().ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
 }
 
 /// A stored job, known by its type.
@@ -318,10 +296,7 @@ impl<J> JobHandle<J> {
 
 impl<J> Clone for JobHandle<J> {
     fn clone(&self) -> Self {
-        Self {
-            id: self.id,
-            job: PhantomData,
-        }
+        Self { id: self.id, job: PhantomData }
     }
 }
 
@@ -359,15 +334,11 @@ impl EnqueueRaw<'_> {
 
     fn new_job(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
         let registry = Registry::linked()?;
-        let entry = registry
-            .get(&self.job_type)
-            .ok_or_else(|| EnqueueError::UnknownType {
-                job_type: self.job_type.clone(),
-                known: registry.iter().map(|entry| entry.job_type).collect(),
-            })?;
-        let mut new = self
-            .options
-            .template(entry.job_type, &entry.defaults, queue, queue.now())?;
+        let entry = registry.get(&self.job_type).ok_or_else(|| EnqueueError::UnknownType {
+            job_type: self.job_type.clone(),
+            known: registry.iter().map(|entry| entry.job_type).collect(),
+        })?;
+        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, queue.now())?;
         new.payload = checked_size(entry.job_type, self.payload.to_string())?;
         let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
         new.label = new.label.or_else(|| label.as_deref().map(cut_label));
@@ -407,12 +378,7 @@ impl JobQueue {
         job_type: impl Into<String>,
         payload: serde_json::Value,
     ) -> EnqueueRaw<'static> {
-        EnqueueRaw {
-            job_type: job_type.into(),
-            payload,
-            options: Options::on(self),
-            tx: None,
-        }
+        EnqueueRaw { job_type: job_type.into(), payload, options: Options::on(self), tx: None }
     }
 }
 

@@ -1,4 +1,20 @@
 //! Typed background jobs for Rust that need nothing but a SQLite file.
+//!
+//! A job is an async function with an attribute. The function stays a function; its parameters are the payload; and
+//! enqueueing it is checked by the compiler as a call of it is. Jobs live in a SQLite file beside the application's own
+//! tables, and survive crashes of the process and of the machine.
+//!
+//! # The words
+//! A **job** is one row: a *payload* for one *job type* (the stored name of a job function). A **queue** is a named lane
+//! of work, such as `mail`; [`JobQueue`] is the handle to all lanes of one store. A **worker** *claims* jobs and runs
+//! them; each run is an **attempt**. A job that is out of attempts is **dead**: kept for people, who may *retry* it.
+//!
+//! # Where to look
+//! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
+//! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
+//! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`;
+//! - what a job may know and say: [`JobContext`], [`JobError`];
+//! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 
 pub mod context;
 pub mod enqueue;
@@ -15,11 +31,29 @@ pub mod store;
 pub mod time;
 pub mod worker;
 
+pub use context::JobContext;
+pub use enqueue::{
+    Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle, JobSet,
+};
+pub use job::{Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, Timeout, WorkerId};
+pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, QueueError, spawn};
+pub use registry::{JobEntry, Registry, registry};
+pub use retry::Backoff;
+pub use state::JobState;
+pub use store::{Acted, Count, JobFilter, StoreError, Tx, memory::MemoryStore};
+pub use time::{Clock, ManualClock, SystemClock, days, hours, mins, secs};
+
+/// The sqlx whose transactions [`Enqueue::in_tx`] takes.
+pub use sqlx;
+
 /// The one import of a user: the attribute, and the traits that give job functions and payloads their `enqueue`.
 pub mod prelude {
     pub use crate::{
         context::JobContext,
         enqueue::{EnqueueExt, JobFn},
-        job::{Job, JobError},
+        job::{Job, JobError, Timeout},
+        queue::JobQueue,
+        retry::Backoff,
+        time::{days, hours, mins, secs},
     };
 }

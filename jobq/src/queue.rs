@@ -57,14 +57,8 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Default for Settings {
     fn default() -> Self {
-        let retention = Retention {
-            finished: Some(WEEK),
-            dead: None,
-        };
-        Self {
-            default_max_attempts: 3,
-            retention,
-        }
+        let retention = Retention { finished: Some(WEEK), dead: None };
+        Self { default_max_attempts: 3, retention }
     }
 }
 
@@ -72,11 +66,7 @@ impl JobQueue {
     /// A queue on any store, with the default settings.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let settings = Settings::default();
-        Self(Arc::new(Inner {
-            store,
-            clock,
-            settings,
-        }))
+        Self(Arc::new(Inner { store, clock, settings }))
     }
 
     /// Settings for a queue that is to be opened.
@@ -179,11 +169,7 @@ impl JobQueueOptions {
             let why = "default_max_attempts is 0, and such a job never runs; 1 means one run and no retry";
             return Err(QueueError::Settings(why.into()));
         }
-        Ok(JobQueue(Arc::new(Inner {
-            store,
-            clock,
-            settings,
-        })))
+        Ok(JobQueue(Arc::new(Inner { store, clock, settings })))
     }
 }
 
@@ -323,11 +309,7 @@ impl JobQueue {
     /// Reads all jobs of the filter, page by page, newest first; a job that stays is never missed and never given
     /// twice, whatever is added or deleted meanwhile.
     pub fn pages(&self, filter: JobFilter) -> Pages {
-        Pages {
-            queue: self.clone(),
-            filter,
-            ended: false,
-        }
+        Pages { queue: self.clone(), filter, ended: false }
     }
 
     /// Counts the jobs of each (queue, job_type, state); empty groups are left out.
@@ -516,11 +498,7 @@ impl EnvError {
         };
         match parse(value.trim()) {
             Ok(parsed) => Ok(Some(parsed)),
-            Err(why) => Err(Self {
-                variable,
-                value: Some(value),
-                why,
-            }),
+            Err(why) => Err(Self { variable, value: Some(value), why }),
         }
     }
 }

@@ -196,7 +196,8 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::NotLinked`] lists every name that is not here.
     pub fn pick(&self, names: &[&'static str]) -> Result<Self, RegistryError> {
-        let (known, unknown): (Vec<_>, Vec<_>) = names.iter().partition(|name| self.by_name.contains_key(**name));
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            names.iter().partition(|name| self.by_name.contains_key(**name));
         if !unknown.is_empty() {
             return Err(RegistryError::NotLinked(unknown));
         }
@@ -236,11 +237,7 @@ impl Registry {
                 let id = (need.id)();
                 match missing.iter_mut().find(|missing| missing.id == id) {
                     Some(missing) => missing.jobs.push(entry),
-                    None => missing.push(MissingData {
-                        id,
-                        name: (need.name)(),
-                        jobs: vec![entry],
-                    }),
+                    None => missing.push(MissingData { id, name: (need.name)(), jobs: vec![entry] }),
                 }
             }
         }

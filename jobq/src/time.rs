@@ -156,6 +156,26 @@ impl Drop for ManualSleep {
     }
 }
 
+/// `n` seconds.
+pub const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// `n` minutes; what is longer than a `Duration` can be is its longest.
+pub const fn mins(n: u64) -> Duration {
+    secs(n.saturating_mul(60))
+}
+
+/// `n` hours, likewise.
+pub const fn hours(n: u64) -> Duration {
+    mins(n.saturating_mul(60))
+}
+
+/// `n` times 24 hours, likewise.
+pub const fn days(n: u64) -> Duration {
+    hours(n.saturating_mul(24))
+}
+
 /// `millis` as a date, for people and JSON; an instant outside chrono's range is shown as its nearest end.
 pub(crate) fn date(millis: Millis) -> DateTime<Utc> {
     let end = if millis < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };

@@ -30,12 +30,7 @@ pub struct EnqueueAll<'t, J: Job> {
 
 impl<J: Job> EnqueueAll<'_, J> {
     pub(super) fn new(jobs: Vec<J>, options: Options) -> EnqueueAll<'static, J> {
-        EnqueueAll {
-            jobs,
-            options,
-            tx: None,
-            chunk: CHUNK,
-        }
+        EnqueueAll { jobs, options, tx: None, chunk: CHUNK }
     }
 
     /// Stores all of the jobs in one commit, or none. The write lock is held for the whole of it, while nobody else can
@@ -48,12 +43,7 @@ impl<J: Job> EnqueueAll<'_, J> {
     /// Enqueues inside the caller's own transaction on the same database, all or none: see
     /// [`Enqueue::in_tx`](super::Enqueue::in_tx).
     pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> EnqueueAll<'u, J> {
-        EnqueueAll {
-            jobs: self.jobs,
-            options: self.options,
-            tx: Some(tx.into()),
-            chunk: usize::MAX,
-        }
+        EnqueueAll { jobs: self.jobs, options: self.options, tx: Some(tx.into()), chunk: usize::MAX }
     }
 }
 
@@ -67,12 +57,7 @@ impl<'t, J: Job> IntoFuture for EnqueueAll<'t, J> {
             let of = self.jobs.len();
             match self.store_into(&mut landed).await {
                 Ok(()) => Ok(landed),
-                Err((index, error)) => Err(EnqueueAllError {
-                    landed,
-                    of,
-                    index,
-                    error,
-                }),
+                Err((index, error)) => Err(EnqueueAllError { landed, of, index, error }),
             }
         })
     }
@@ -89,9 +74,7 @@ impl<J: Job> EnqueueAll<'_, J> {
         while jobs.len() > 0 {
             let chunk = filled(&mut jobs, self.chunk, &template, landed.len())?;
             let expected = chunk.len();
-            let ids = store(&queue, chunk, self.tx.take())
-                .await
-                .map_err(|error| (None, error.into()))?;
+            let ids = store(&queue, chunk, self.tx.take()).await.map_err(|error| (None, error.into()))?;
             if ids.len() != expected {
                 let why = format!("the store took {expected} jobs and gave {} ids", ids.len());
                 return Err((None, StoreError::Invalid(why).into()));
@@ -131,7 +114,5 @@ pub struct EnqueueAllError {
 }
 
 fn at(index: Option<usize>) -> String {
-    index
-        .map(|index| format!(" the job at index {index}"))
-        .unwrap_or_default()
+    index.map(|index| format!(" the job at index {index}")).unwrap_or_default()
 }
