@@ -299,7 +299,9 @@ impl JobRow {
     pub fn progress_percent(&self) -> u8 {
         match (self.state, self.processed_items, self.total_items) {
             (JobState::Completed, ..) => 100,
-            (_, Some(done), Some(total)) if total > 0 => (done.clamp(0, total) as i128 * 100 / total as i128) as u8,
+            (_, Some(done), Some(total)) if total > 0 => {
+                (done.clamp(0, total) as i128 * 100 / total as i128) as u8
+            }
             _ => 0,
         }
     }

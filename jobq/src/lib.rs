@@ -33,7 +33,8 @@ pub mod worker;
 
 pub use context::JobContext;
 pub use enqueue::{
-    Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle, JobSet,
+    Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
+    JobSet,
 };
 pub use job::{Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, Timeout, WorkerId};
 pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, QueueError, spawn};

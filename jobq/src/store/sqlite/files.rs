@@ -1,0 +1,87 @@
+//! The database's files: where they are, whether they are still the ones we opened, and who holds the write lock.
+//!
+//! Only metadata is read. Opening a live database file with ordinary calls and closing it again would drop SQLite's
+//! own locks.
+
+use crate::store::StoreError;
+use std::{
+    ffi::OsString,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+type Place = (u64, u64);
+
+/// The files of one open database.
+#[derive(Clone)]
+pub(super) struct Files {
+    pub(super) path: PathBuf,
+    database: Place,
+    wal: Option<Place>,
+}
+
+impl Files {
+    /// The files as they are now: call it with a connection open.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let wal = place(&beside(path, "-wal"));
+        place(path).map(|database| Self { path: path.to_owned(), database, wal })
+    }
+
+    /// An error where a file was renamed, replaced or deleted since it was opened.
+    pub(super) fn check(&mut self) -> Result<(), StoreError> {
+        let moved = |what| StoreError::Moved { path: self.path.clone(), what };
+        if place(&self.path) != Some(self.database) {
+            return Err(moved("the database file"));
+        }
+        let wal = place(&beside(&self.path, "-wal"));
+        match (self.wal, wal) {
+            (None, found) => self.wal = found,
+            (Some(ours), found) if found != Some(ours) => return Err(moved("the -wal file")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Who holds the write lock, in words that say what to do.
+    pub(super) fn holder(&self) -> String {
+        match self.holding_pid() {
+            Some(pid) if pid == std::process::id() => {
+                "an open write transaction of this very program holds the write \
+                 lock; enqueue inside it with `in_tx`, or commit it first"
+                    .into()
+            }
+            Some(pid) => format!("process {pid} holds the write lock; let it commit, or raise the deadline"),
+            None => {
+                "another process, or an open write transaction of this program, holds the write lock; in the \
+                 latter case use `in_tx`"
+                    .into()
+            }
+        }
+    }
+
+    /// From the kernel's lock table: SQLite's write lock is byte 120 of the -shm file.
+    fn holding_pid(&self) -> Option<u32> {
+        const WRITE_LOCK: u64 = 120;
+        let (_, inode) = place(&beside(&self.path, "-shm"))?;
+        let table = std::fs::read_to_string("/proc/locks").ok()?;
+        table.lines().find_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, "POSIX", _, "WRITE", pid, file, first, last] = words[..] else { return None };
+            let ours = file.rsplit(':').next()?.parse::<u64>().ok()? == inode;
+            let first = first.parse::<u64>().ok()?;
+            let last = last.parse::<u64>().unwrap_or(u64::MAX);
+            (ours && (first..=last).contains(&WRITE_LOCK)).then(|| pid.parse().ok()).flatten()
+        })
+    }
+}
+
+/// The path of a file that stands beside the database.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn place(path: &Path) -> Option<Place> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}

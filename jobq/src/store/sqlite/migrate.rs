@@ -1,0 +1,83 @@
+//! Lays and updates the tables: forward only, in one transaction, under the database's own write lock.
+
+use crate::{
+    store::{StoreError, sqlite::retry_while_busy},
+    time::Millis,
+};
+use rusqlite::{Connection, TransactionBehavior};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Number, name and text of every migration, in order.
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "jobs", include_str!("../../../migrations/sqlite/0001_jobs.sql")),
+    (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
+];
+
+/// The names that the tables and views need, and that an application may already use.
+const TAKEN: &str =
+    "SELECT name FROM sqlite_schema WHERE name IN ('jobs', 'jobs_view', 'a_mod_queue_records')";
+
+/// Brings the database to the first `upto` migrations. Any number of processes may do so at once.
+pub(super) fn migrate(
+    db: &mut Connection,
+    path: &Path,
+    upto: usize,
+    deadline: Duration,
+    now: Millis,
+) -> Result<(), StoreError> {
+    let end = Instant::now() + deadline;
+    let wanted = &MIGRATIONS[..upto.min(MIGRATIONS.len())];
+    retry_while_busy(path, end, || step(db, wanted, now))?
+        .map_err(|why| StoreError::Unusable { path: path.into(), why })
+}
+
+/// One try; the inner error is one that waiting does not mend.
+fn step(
+    db: &mut Connection,
+    wanted: &[(i64, &str, &str)],
+    now: Millis,
+) -> rusqlite::Result<Result<(), String>> {
+    if applied(db)? == wanted.len() as i64 {
+        return Ok(Ok(()));
+    }
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = applied(&tx)?;
+    if done > wanted.len() as i64 {
+        return Ok(Err(format!(
+            "its tables are of version {done}, and this build of jobq knows up to {}; use the newer build",
+            wanted.len()
+        )));
+    }
+    if done == 0
+        && let Some(name) =
+            tx.prepare(TAKEN)?.query_map([], |row| row.get::<_, String>(0))?.next().transpose()?
+    {
+        return Ok(Err(format!(
+            "it already has a table or view `{name}` that is not jobq's; rename that, or give jobq a file of its own"
+        )));
+    }
+    tx.execute_batch(
+        "CREATE TABLE IF NOT EXISTS jobq_migrations (
+            version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
+    )?;
+    for (version, name, text) in wanted.iter().filter(|(version, ..)| *version > done) {
+        tx.execute_batch(text)?;
+        tx.execute("INSERT INTO jobq_migrations VALUES (?1, ?2, ?3)", (version, name, now))?;
+    }
+    tx.commit()?;
+    Ok(Ok(()))
+}
+
+fn applied(db: &Connection) -> rusqlite::Result<i64> {
+    let laid: bool =
+        db.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'jobq_migrations'", [], |row| {
+            row.get(0)
+        })?;
+    if !laid {
+        return Ok(0);
+    }
+    db.query_row("SELECT coalesce(max(version), 0) FROM jobq_migrations", [], |row| row.get(0))
+}

@@ -1,0 +1,235 @@
+//! What is read: on connections and threads of their own, so that no reader waits for the writer or holds it up.
+
+use super::{
+    alive::SideCar,
+    desk::{backoff, sql, timeout},
+    filter,
+};
+use crate::{
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, WorkerId},
+    state::JobState,
+    store::{Answer, Count, Due, JobFilter, Retention, Running, StoreError, WorkerRow},
+    time::{Millis, millis},
+};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+type Question = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The reading threads.
+pub(super) struct Readers {
+    to_readers: Sender<Question>,
+    opened_by: u32,
+}
+
+impl Readers {
+    /// One thread for each connection.
+    pub(super) fn start(connections: Vec<Connection>) -> io::Result<Self> {
+        let (to_readers, questions) = channel();
+        let questions = Arc::new(Mutex::new(questions));
+        for db in connections {
+            let questions = questions.clone();
+            thread::Builder::new().name("jobq-read".into()).spawn(move || answer_all(&db, &questions))?;
+        }
+        Ok(Self { to_readers, opened_by: std::process::id() })
+    }
+
+    /// Answers `ask` on a reading thread.
+    pub(super) fn read<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<'static, T> {
+        if std::process::id() != self.opened_by {
+            let opened_by = self.opened_by;
+            return Box::pin(async move { Err(StoreError::Forked { opened_by }) });
+        }
+        let (reply, answer) = oneshot::channel();
+        let question: Question = Box::new(move |db| {
+            if !reply.is_closed() {
+                reply.send(ask(db).map_err(StoreError::from)).ok();
+            }
+        });
+        let sent = self.to_readers.send(question);
+        Box::pin(async move {
+            sent.map_err(|_| StoreError::Closed)?;
+            answer.await.unwrap_or(Err(StoreError::Closed))
+        })
+    }
+}
+
+fn answer_all(db: &Connection, questions: &Mutex<Receiver<Question>>) {
+    loop {
+        let next = questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(question) => question(db),
+            Err(_) => return,
+        }
+    }
+}
+
+pub(super) fn get(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Option<JobRow>> {
+    if id.tag() != tag {
+        return Ok(None);
+    }
+    db.prepare_cached(sql!("get"))?
+        .query_row(params![id.row(), id.created_at()], |row| job_row(row, tag))
+        .optional()
+}
+
+pub(super) fn list(db: &Connection, tag: u32, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
+    let (sql, values) = filter::page(filter);
+    db.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| job_row(row, tag))?.collect()
+}
+
+/// The columns of get.sql.
+fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
+    let created_at = row.get(15)?;
+    Ok(JobRow {
+        id: JobId::compose(created_at, row.get(0)?, tag),
+        job_type: row.get(1)?,
+        queue: row.get(2)?,
+        state: JobState::from_code(row.get(3)?).unwrap_or(JobState::Dead),
+        priority: row.get(4)?,
+        payload: row.get(5)?,
+        label: row.get(6)?,
+        run_at: row.get(7)?,
+        attempts: row.get(8)?,
+        max_attempts: row.get(9)?,
+        lease: row.get(10)?,
+        worker: row.get::<_, Option<i64>>(11)?.map(WorkerId),
+        heartbeat_at: row.get(12)?,
+        started_at: row.get(13)?,
+        completed_at: row.get(14)?,
+        created_at,
+        updated_at: row.get(16)?,
+        timeout: row.get::<_, Option<i64>>(17)?.map(timeout),
+        backoff: backoff(row.get(18)?),
+        retain: row.get::<_, Option<i64>>(19)?.map(|kept| Duration::from_millis(kept.unsigned_abs())),
+        processed_items: row.get(20)?,
+        total_items: row.get(21)?,
+        result: row.get(22)?,
+        error: row.get(23)?,
+    })
+}
+
+pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Vec<Attempt>> {
+    if id.tag() != tag {
+        return Ok(Vec::new());
+    }
+    let outcome = |code| AttemptOutcome::from_code(code).unwrap_or(AttemptOutcome::Lost);
+    db.prepare_cached(sql!("attempts"))?
+        .query_map(params![id.row(), id.created_at()], |row| {
+            let late_at: Option<Millis> = row.get(7)?;
+            let late_outcome: Option<i64> = row.get(8)?;
+            let late_text: Option<String> = row.get(9)?;
+            Ok(Attempt {
+                lease: row.get(0)?,
+                attempt: row.get(1)?,
+                worker: row.get::<_, Option<i64>>(2)?.map(WorkerId),
+                started_at: row.get(3)?,
+                ended_at: row.get(4)?,
+                outcome: outcome(row.get(5)?),
+                error: row.get(6)?,
+                late: late_at.zip(late_outcome).map(|(at, code)| Late {
+                    at,
+                    outcome: outcome(code),
+                    text: late_text,
+                }),
+            })
+        })?
+        .collect()
+}
+
+pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
+    db.prepare_cached(sql!("counts"))?
+        .query_map([], |row| {
+            Ok(Count {
+                queue: row.get(0)?,
+                job_type: row.get(1)?,
+                state: JobState::from_code(row.get(2)?).unwrap_or(JobState::Dead),
+                count: row.get::<_, i64>(3)?.unsigned_abs(),
+            })
+        })?
+        .collect()
+}
+
+pub(super) fn due(db: &Connection, set: &crate::store::ClaimSet) -> rusqlite::Result<Due> {
+    let served = |queue: &String| set.queues.as_ref().is_none_or(|queues| queues.contains(queue));
+    let mut lanes = db.prepare_cached(sql!("lanes"))?;
+    let lanes: Vec<(i64, String, String)> =
+        lanes.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
+    let mut look = db.prepare_cached(sql!("waiting"))?;
+    let mut known =
+        lanes.iter().filter(|(_, queue, job_type)| served(queue) && set.job_types.contains(job_type));
+    let pending =
+        known.try_fold(false, |found, (lane, ..)| Ok::<_, rusqlite::Error>(found || look.exists([lane])?))?;
+    let next_run_at = db.prepare_cached(sql!("next_run_at"))?.query_row([], |row| row.get(0)).optional()?;
+    Ok(Due { pending, next_run_at })
+}
+
+pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqlite::Result<Vec<Running>> {
+    let mut jobs = db.prepare_cached(sql!("running"))?;
+    let mut found = Vec::new();
+    for worker in workers {
+        let rows = jobs.query_map([worker.0], |row| {
+            Ok(Running {
+                id: JobId::compose(row.get(1)?, row.get(0)?, tag),
+                lease: row.get(2)?,
+                worker: WorkerId(row.get(3)?),
+                job_type: row.get(4)?,
+                attempt: row.get(5)?,
+                max_attempts: row.get(6)?,
+                backoff: backoff(row.get(7)?),
+            })
+        })?;
+        found.extend(rows.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(found)
+}
+
+pub(super) fn workers(db: &Connection, side_car: &SideCar) -> rusqlite::Result<Vec<WorkerRow>> {
+    db.prepare_cached(sql!("workers"))?
+        .query_map([], |row| {
+            let (id, boot): (i64, String) = (row.get(0)?, row.get(2)?);
+            Ok(WorkerRow {
+                id: WorkerId(id),
+                host: row.get(1)?,
+                pid: row.get(3)?,
+                build: row.get(4)?,
+                queues: row.get(5)?,
+                beats: row.get(8)?,
+                heartbeat_at: row.get(9)?,
+                started_at: row.get(10)?,
+                life: side_car.life(id, &boot, (row.get(6)?, row.get(7)?)),
+            })
+        })?
+        .collect()
+}
+
+/// One slice of the search for rows to prune: those that have expired among the rows after `after`.
+pub(super) fn expired(
+    db: &Connection,
+    after: i64,
+    last: i64,
+    keep: Retention,
+    now: Millis,
+) -> rusqlite::Result<Vec<i64>> {
+    db.prepare_cached(sql!("expired"))?
+        .query_map(params![after, last, now, keep.finished.map(millis), keep.dead.map(millis)], |row| {
+            row.get(0)
+        })?
+        .collect()
+}
+
+pub(super) fn last_id(db: &Connection) -> rusqlite::Result<i64> {
+    db.query_row(sql!("last_id"), [], |row| row.get::<_, Option<i64>>(0)).map(Option::unwrap_or_default)
+}

@@ -1,0 +1,5 @@
+-- One slice of the search for rows to prune, in id order. ?1 after this id, ?2 last id of the slice, ?3 now ms,
+-- ?4 retention of completed and cancelled jobs ms, ?5 of dead jobs ms (NULL: for ever).
+SELECT id FROM jobs
+WHERE id > ?1 AND id <= ?2 AND state >= 3
+    AND completed_at + coalesce(retain, CASE state WHEN 4 THEN ?5 ELSE ?4 END) <= ?3

@@ -1,0 +1,2 @@
+-- All lanes.
+SELECT id, queue, job_type FROM jobq_lanes

@@ -1,0 +1,2 @@
+-- The newest row.
+SELECT max(id) FROM jobs

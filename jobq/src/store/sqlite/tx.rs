@@ -1,0 +1,114 @@
+//! Enqueue inside the caller's own sqlx transaction: the app's rows and its jobs commit together.
+
+use super::{
+    Durability,
+    desk::{Inserted, sql},
+};
+use crate::{
+    job::{JobId, NewJob},
+    store::StoreError,
+    time::Millis,
+};
+use serde_json::{Value, json};
+use sqlx::{Row, SqliteConnection};
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// The store that the jobs belong to, as far as this needs it.
+pub(super) struct Home<'a> {
+    pub(super) path: &'a Path,
+    pub(super) tag: u32,
+    pub(super) durability: Durability,
+    pub(super) warned: &'a AtomicBool,
+}
+
+/// Three statements at most, whatever the number of jobs: each is a hand-over to the connection's own thread.
+pub(super) async fn enqueue_in(
+    home: Home<'_>,
+    db: &mut SqliteConnection,
+    jobs: &[NewJob],
+    now: Millis,
+) -> Result<Vec<JobId>, StoreError> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    check(&home, db).await?;
+    let lanes: BTreeSet<(&str, &str)> = jobs.iter().map(|job| (&*job.queue, &*job.job_type)).collect();
+    let lanes = json!(lanes).to_string();
+    sqlx::query(sql!("lanes_in")).bind(lanes).execute(&mut *db).await.map_err(refused)?;
+    let rows: Vec<Value> = jobs.iter().map(|job| row(job, now)).collect();
+    let rows = Value::from(rows).to_string();
+    let done =
+        sqlx::query(sql!("enqueue_in")).bind(rows).bind(now).execute(&mut *db).await.map_err(refused)?;
+    // One statement, one transaction, nobody between: the rows have consecutive numbers, in their order.
+    let first = done.last_insert_rowid() - jobs.len() as i64 + 1;
+    Ok((first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag)).collect())
+}
+
+fn row(job: &NewJob, now: Millis) -> Value {
+    let columns = Inserted::of(job, now);
+    json!([
+        job.queue,
+        job.job_type,
+        columns.state.code(),
+        job.priority,
+        columns.run_at,
+        job.max_attempts,
+        columns.timeout,
+        columns.retain,
+        columns.backoff,
+        job.label,
+        job.payload
+    ])
+}
+
+/// That the connection is on our file, and how durable its commits are.
+async fn check(home: &Home<'_>, db: &mut SqliteConnection) -> Result<(), StoreError> {
+    let ours = home.path.display().to_string();
+    let found = match sqlx::query(sql!("foreign")).fetch_one(&mut *db).await {
+        Ok(found) => found,
+        Err(sqlx::Error::Database(error)) if error.message().contains("jobq_store") => {
+            return Err(StoreError::OtherDatabase {
+                theirs: "a database without jobq's tables".into(),
+                ours,
+            });
+        }
+        Err(error) => return Err(refused(error)),
+    };
+    let tag: i64 = found.try_get(0).map_err(refused)?;
+    let theirs: String = found.try_get(1).map_err(refused)?;
+    let same_file = same_file(Path::new(&theirs), home.path);
+    if !same_file || tag != i64::from(home.tag) {
+        return Err(StoreError::OtherDatabase { theirs, ours });
+    }
+    let synchronous: i64 = found.try_get(2).map_err(refused)?;
+    if synchronous < home.durability.pragma() && !home.warned.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "jobs enqueued with `in_tx` are as durable as the application's own connection, which has a lower \
+             `synchronous` ({synchronous}) than the queue ({}); a power cut may lose the latest of them",
+            home.durability.pragma()
+        );
+    }
+    Ok(())
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    place(one).is_some_and(|found| Some(found) == place(other))
+}
+
+fn refused(error: sqlx::Error) -> StoreError {
+    match &error {
+        sqlx::Error::Database(refusal) if matches!(refusal.code().as_deref(), Some("5" | "517")) => StoreError::Busy {
+            waited: std::time::Duration::ZERO,
+            holder: "another connection has written since this transaction began to read; begin transactions that \
+                     enqueue with BEGIN IMMEDIATE (sqlx: `begin_with`)"
+                .into(),
+        },
+        _ => StoreError::Backend(std::sync::Arc::new(error)),
+    }
+}

@@ -1,0 +1,597 @@
+//! The writing thread: whatever waits shares one transaction, and is answered after its commit.
+//!
+//! One thread per open store owns the one writing connection. Nothing that an application does to its runtime stops
+//! it, no future that may be dropped owns a transaction, and the workers' heartbeats are made here.
+
+use super::{
+    busy,
+    desk::Desk,
+    files::Files,
+    wake::{Gate, LOOKS},
+};
+use crate::{
+    job::WorkerId,
+    store::{Answer, Claim, Claimed, StoreError},
+    time::{Clock, Millis},
+};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    task::{Context, Poll},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+use tokio::sync::{oneshot, watch};
+
+/// Rows that one transaction writes at most, so that the lock is held for less than 50 ms.
+const BATCH_ROWS: usize = 10_000;
+/// Between commits while others write to the file, so that they get their turn.
+const COURTESY: Duration = Duration::from_micros(200);
+/// How long a foreign commit counts as "others write to the file".
+const COMPANY: Duration = Duration::from_secs(2);
+/// How often an unanswered claim is tried again whatever the notifications say.
+const SAFETY: Duration = Duration::from_millis(500);
+/// The same where there are no notifications.
+const WITHOUT_WATCH: Duration = Duration::from_millis(20);
+
+/// What the writing thread is told.
+pub(super) enum Message {
+    /// Something to write.
+    Act(Queued),
+    /// A claim.
+    Want(Want),
+    /// No more claims of this worker.
+    Withdraw(WorkerId),
+    /// Beat for this worker, this often.
+    Beat(WorkerId, Duration),
+    /// This worker signs out.
+    Leave(WorkerId),
+    /// The -wal file was written.
+    Poke,
+    /// End, after what was said before.
+    Close,
+}
+
+/// Something to write, and who waits for it.
+pub(super) struct Queued {
+    act: Box<dyn Act>,
+    rows: usize,
+    since: Instant,
+    deadline: Option<Instant>,
+}
+
+/// A claim that waits for work.
+pub(super) struct Want {
+    claim: Claim,
+    now: Millis,
+    /// Not tried yet.
+    fresh: bool,
+    found: Result<Vec<Claimed>, StoreError>,
+    reply: oneshot::Sender<Result<Vec<Claimed>, StoreError>>,
+}
+
+trait Act: Send {
+    fn apply(&mut self, desk: &mut Desk) -> rusqlite::Result<()>;
+    fn answer(self: Box<Self>, failure: Option<StoreError>);
+}
+
+struct Task<T, F> {
+    run: F,
+    done: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnMut(&mut Desk) -> rusqlite::Result<T> + Send> Act for Task<T, F> {
+    fn apply(&mut self, desk: &mut Desk) -> rusqlite::Result<()> {
+        self.done = Some((self.run)(desk)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failure: Option<StoreError>) {
+        let answer = match (failure, self.done) {
+            (None, Some(done)) => Ok(done),
+            (failure, _) => Err(failure.unwrap_or(StoreError::Closed)),
+        };
+        // Nobody waits any more where the caller's future was dropped; the write stands all the same.
+        self.reply.send(answer).ok();
+    }
+}
+
+/// The door to the writing thread.
+#[derive(Clone)]
+pub(super) struct Inbox {
+    pub(super) to_writer: Sender<Message>,
+    opened_by: u32,
+}
+
+impl Inbox {
+    pub(super) fn new(to_writer: Sender<Message>) -> Self {
+        Self { to_writer, opened_by: std::process::id() }
+    }
+
+    /// Hands `run` to the next transaction. It may run more than once, where the transaction it ran in was rolled
+    /// back. `deadline`: how long to wait for the write lock; `None`: as long as it takes.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        rows: usize,
+        deadline: Option<Duration>,
+        run: impl FnMut(&mut Desk) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Answer<'static, T> {
+        let (reply, answer) = oneshot::channel();
+        let since = Instant::now();
+        let act = Box::new(Task { run, done: None, reply });
+        let queued = Queued { act, rows, since, deadline: deadline.map(|wait| since + wait) };
+        self.send(Message::Act(queued), async { answer.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    pub(super) fn claim(&self, claim: Claim, now: Millis) -> Answer<'static, Vec<Claimed>> {
+        let (reply, answer) = oneshot::channel();
+        let want = Want { claim, now, fresh: true, found: Ok(Vec::new()), reply };
+        let claiming = Claiming { answer, to_writer: self.to_writer.clone(), now };
+        self.send(Message::Want(want), claiming)
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        message: Message,
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<'static, T> {
+        if std::process::id() != self.opened_by {
+            let opened_by = self.opened_by;
+            return Box::pin(async move { Err(StoreError::Forked { opened_by }) });
+        }
+        let sent = self.to_writer.send(message);
+        Box::pin(async move {
+            sent.map_err(|_| StoreError::Closed)?;
+            answer.await
+        })
+    }
+}
+
+/// The answer of a claim. Dropped before it was taken, it gives back what it holds.
+struct Claiming {
+    answer: oneshot::Receiver<Result<Vec<Claimed>, StoreError>>,
+    to_writer: Sender<Message>,
+    now: Millis,
+}
+
+impl Future for Claiming {
+    type Output = Result<Vec<Claimed>, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(StoreError::Closed)))
+    }
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(undelivered)) = self.answer.try_recv() {
+            give_back(&self.to_writer, undelivered, self.now);
+        }
+    }
+}
+
+/// The writing thread's own things.
+pub(super) struct Writer {
+    pub(super) desk: Desk,
+    pub(super) files: Files,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) messages: Receiver<Message>,
+    pub(super) myself: Sender<Message>,
+    pub(super) changed: watch::Sender<u64>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) watcher: Option<Thread>,
+    pub(super) state: Turns,
+}
+
+/// What the writing thread carries from turn to turn.
+#[derive(Default)]
+pub(super) struct Turns {
+    acts: VecDeque<Queued>,
+    wants: Vec<Want>,
+    beats: Vec<(WorkerId, Duration, Instant)>,
+    leaving: Vec<WorkerId>,
+    closing: bool,
+    /// Rows may have become claimable since the wants were last tried.
+    stirred: bool,
+    data_version: i64,
+    foreign_at: Option<Instant>,
+    committed_at: Option<Instant>,
+    /// When the looks after the latest poke began, and how many were made.
+    looking: Option<(Instant, usize)>,
+    complained_at: Option<Instant>,
+    moved: Option<StoreError>,
+}
+
+impl Writer {
+    /// Runs until the store is closed.
+    pub(super) fn run(mut self) {
+        loop {
+            self.gather();
+            self.look_for_foreign_commits();
+            self.turn();
+            let idle = self.state.acts.is_empty();
+            if self.state.closing && idle {
+                break;
+            }
+        }
+        self.gate.closed.store(true, Ordering::Release);
+        for want in self.state.wants.drain(..) {
+            want.reply.send(Err(StoreError::Closed)).ok();
+        }
+    }
+
+    // ---- what is there to do ----------------------------------------------------------------
+
+    /// Waits for a message or a timer, then takes all messages that are there.
+    fn gather(&mut self) {
+        self.state.wants.retain(|want| !want.reply.is_closed());
+        let hungry = !self.state.wants.is_empty();
+        if self.gate.hungry.swap(hungry, Ordering::AcqRel) != hungry
+            && let Some(watcher) = self.watcher.as_ref().filter(|_| hungry)
+        {
+            watcher.unpark();
+        }
+        if self.state.acts.is_empty()
+            && !self.state.closing
+            && !self.state.wants.iter().any(|want| want.fresh)
+        {
+            match self.messages.recv_timeout(self.until_next_timer()) {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.state.closing = true,
+            }
+        }
+        self.be_courteous();
+        self.take_all();
+    }
+
+    fn take_all(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let state = &mut self.state;
+        match message {
+            Message::Act(act) => state.acts.push_back(act),
+            Message::Want(want) => state.wants.push(want),
+            Message::Withdraw(worker) => {
+                for want in state.wants.extract_if(.., |want| want.claim.worker == worker) {
+                    want.reply.send(Ok(Vec::new())).ok();
+                }
+            }
+            Message::Beat(worker, every) => state.beats.push((worker, every, Instant::now() + every)),
+            Message::Leave(worker) => {
+                state.beats.retain(|(beating, ..)| *beating != worker);
+                state.leaving.push(worker);
+            }
+            Message::Poke => {
+                self.gate.poked.store(false, Ordering::Release);
+                state.looking = Some((Instant::now(), 0));
+            }
+            Message::Close => state.closing = true,
+        }
+    }
+
+    fn until_next_timer(&self) -> Duration {
+        let now = Instant::now();
+        let beat = self.state.beats.iter().map(|(.., next)| *next).min();
+        let look = self.state.looking.and_then(|(began, made)| Some(began + *LOOKS.get(made)?));
+        let safety = (!self.state.wants.is_empty())
+            .then(|| now + if self.watcher.is_some() { SAFETY } else { WITHOUT_WATCH });
+        let next = [beat, look, safety].into_iter().flatten().min();
+        next.map_or(Duration::from_secs(3600), |next| next.saturating_duration_since(now))
+    }
+
+    /// While others write to the file, leaves them a gap after each commit; what comes meanwhile joins the batch.
+    fn be_courteous(&self) {
+        let company = self.state.foreign_at.is_some_and(|at| at.elapsed() < COMPANY);
+        if let Some(at) = self.state.committed_at.filter(|_| company) {
+            thread::sleep(COURTESY.saturating_sub(at.elapsed()));
+        }
+    }
+
+    /// Sees whether another connection has committed, which may have brought work for an unanswered claim.
+    fn look_for_foreign_commits(&mut self) {
+        if self.state.wants.is_empty() {
+            self.state.looking = None;
+            return;
+        }
+        if let Some((began, made)) = self.state.looking {
+            let made = made + LOOKS[made..].iter().take_while(|at| began.elapsed() >= **at).count();
+            self.state.looking = (made < LOOKS.len()).then_some((began, made));
+        }
+        match self.foreign_commit() {
+            Ok(true) => self.state.looking = None,
+            Ok(false) => {}
+            Err(error) => self.complain("the database can't be read", &error),
+        }
+        if let Err(moved) = self.files.check() {
+            self.state.moved = Some(moved);
+        }
+    }
+
+    fn foreign_commit(&mut self) -> rusqlite::Result<bool> {
+        let version = self.desk.db.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let moved = std::mem::replace(&mut self.state.data_version, version) != version;
+        if moved {
+            self.desk.doubt_lanes();
+            self.state.stirred = true;
+            self.state.foreign_at = Some(Instant::now());
+            self.changed.send_modify(|count| *count += 1);
+        }
+        Ok(moved)
+    }
+
+    // ---- one transaction --------------------------------------------------------------------
+
+    fn turn(&mut self) {
+        if let Some(moved) = self.state.moved.clone().or_else(|| self.files.check().err()) {
+            return self.refuse_all(moved);
+        }
+        let batch = self.cut_batch();
+        if batch.is_empty()
+            && !self.beat_is_due()
+            && self.state.leaving.is_empty()
+            && !self.a_claim_would_find()
+        {
+            return self.answer_the_impatient();
+        }
+        if let Some(batch) = self.begin(batch) {
+            self.write(batch);
+        }
+    }
+
+    /// What fits into one transaction, oldest first.
+    fn cut_batch(&mut self) -> Vec<Queued> {
+        let (mut rows, mut count) = (0, 0);
+        for act in &self.state.acts {
+            rows += act.rows;
+            if count > 0 && rows > BATCH_ROWS {
+                break;
+            }
+            count += 1;
+        }
+        self.state.acts.drain(..count).collect()
+    }
+
+    fn beat_is_due(&self) -> bool {
+        let now = Instant::now();
+        self.state.beats.iter().any(|(.., next)| *next <= now)
+    }
+
+    /// Asks without the write lock whether a claim that is new, or may have got work, would find some.
+    fn a_claim_would_find(&mut self) -> bool {
+        let stirred = std::mem::take(&mut self.state.stirred);
+        let desk = &mut self.desk;
+        self.state.wants.iter().filter(|want| want.fresh || stirred).any(|want| {
+            // A look that fails is no answer; the transaction will say what is wrong.
+            desk.has_work(&want.claim.set).unwrap_or(true)
+        })
+    }
+
+    /// Claims that do not stand are answered with nothing; the others have now been tried.
+    fn answer_the_impatient(&mut self) {
+        for want in self.state.wants.extract_if(.., |want| !want.claim.standing) {
+            want.reply.send(Ok(Vec::new())).ok();
+        }
+        self.state.wants.iter_mut().for_each(|want| want.fresh = false);
+    }
+
+    /// Takes the write lock, trying about every millisecond: SQLite's own waiting backs off so far that it starves
+    /// beside a busy writer. Acts whose deadline passes are answered `Busy`. `None`: nothing is left to write.
+    fn begin(&mut self, mut batch: Vec<Queued>) -> Option<Vec<Queued>> {
+        let had_acts = !batch.is_empty();
+        let began = Instant::now();
+        loop {
+            match self.desk.db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])) {
+                Ok(_) => return Some(batch),
+                Err(error) if busy(&error) => self.state.foreign_at = Some(Instant::now()),
+                Err(error) => {
+                    self.complain("the database can't be written", &error);
+                    self.fail_all(batch, error.into());
+                    return None;
+                }
+            }
+            self.take_all();
+            self.expire(&mut batch);
+            let nothing_left = batch.is_empty() && self.state.acts.is_empty();
+            if self.state.closing || (nothing_left && had_acts) {
+                self.fail(batch, StoreError::Closed);
+                return None;
+            }
+            if began.elapsed() > Duration::from_secs(5) {
+                let holder = self.files.holder();
+                self.complain("the write lock is not to be had", &holder);
+            }
+            thread::sleep(Duration::from_micros(fastrand::u64(500..1500)));
+        }
+    }
+
+    fn expire(&mut self, batch: &mut Vec<Queued>) {
+        let now = Instant::now();
+        let expired = |act: &Queued| act.deadline.is_some_and(|deadline| deadline <= now);
+        let mut late: Vec<Queued> = batch.extract_if(.., |act| expired(act)).collect();
+        let mut rest = Vec::from(std::mem::take(&mut self.state.acts));
+        late.extend(rest.extract_if(.., |act| expired(act)));
+        self.state.acts = rest.into();
+        if !late.is_empty() {
+            let holder = self.files.holder();
+            for act in late {
+                let waited = act.since.elapsed();
+                act.act.answer(Some(StoreError::Busy { waited, holder: holder.clone() }));
+            }
+        }
+    }
+
+    fn write(&mut self, mut batch: Vec<Queued>) {
+        match self.fill_and_commit(&mut batch) {
+            Ok(()) => {
+                self.state.committed_at = Some(Instant::now());
+                if let Err(moved) = self.files.check() {
+                    self.state.moved = Some(moved.clone());
+                    self.fail(batch, moved);
+                    return;
+                }
+                self.deliver(batch);
+            }
+            Err(error) => {
+                self.roll_back();
+                if batch.len() > 1 && blames_one(&error) {
+                    for act in batch {
+                        if let Some(alone) = self.begin(vec![act]) {
+                            self.write(alone);
+                        }
+                    }
+                } else if blames_one(&error) {
+                    self.fail(batch, error.into());
+                } else {
+                    self.complain("a write failed", &error);
+                    self.fail_all(batch, error.into());
+                }
+            }
+        }
+    }
+
+    fn fill_and_commit(&mut self, batch: &mut [Queued]) -> rusqlite::Result<()> {
+        self.foreign_commit()?;
+        self.desk.begin();
+        for act in batch {
+            act.act.apply(&mut self.desk)?;
+        }
+        self.fill_wants()?;
+        self.beat()?;
+        self.desk.db.prepare_cached("COMMIT")?.execute([])?;
+        let now = Instant::now();
+        for (_, every, next) in self.state.beats.iter_mut().filter(|(.., next)| *next <= now) {
+            *next = now + *every;
+        }
+        for worker in self.state.leaving.drain(..) {
+            self.desk.side_car.free(worker.0);
+        }
+        Ok(())
+    }
+
+    /// The standing claims, after everything else of the transaction, so that an enqueue and its claim are one commit.
+    fn fill_wants(&mut self) -> rusqlite::Result<()> {
+        let stirred = std::mem::take(&mut self.state.stirred) | self.desk.stirred;
+        let moment = self.desk.moment;
+        for want in self.state.wants.iter_mut().filter(|want| want.fresh || stirred) {
+            let now = if want.fresh { want.now } else { moment.unwrap_or_else(|| self.clock.now()) };
+            // One row that can't be claimed must not take the others' writes with it.
+            self.desk.db.prepare_cached("SAVEPOINT claim")?.execute([])?;
+            want.found = match self.desk.claim(want.claim.worker, &want.claim.set, want.claim.limit, now) {
+                Ok(found) => Ok(found),
+                Err(error) if blames_one(&error) => {
+                    self.desk.db.prepare_cached("ROLLBACK TO claim")?.execute([])?;
+                    Err(error.into())
+                }
+                Err(error) => return Err(error),
+            };
+            self.desk.db.prepare_cached("RELEASE claim")?.execute([])?;
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self) -> rusqlite::Result<()> {
+        let now = Instant::now();
+        let wall = self.clock.now();
+        for (worker, ..) in self.state.beats.iter().filter(|(.., next)| *next <= now) {
+            self.desk.beat(*worker, wall)?;
+        }
+        self.desk.bury(&self.state.leaving, wall)
+    }
+
+    // ---- answers ----------------------------------------------------------------------------
+
+    fn deliver(&mut self, batch: Vec<Queued>) {
+        for act in batch {
+            act.act.answer(None);
+        }
+        let answered =
+            |want: &mut Want| !matches!(&want.found, Ok(found) if found.is_empty() && want.claim.standing);
+        for want in self.state.wants.extract_if(.., answered) {
+            if let Err(Ok(undelivered)) = want.reply.send(want.found) {
+                give_back(&self.myself, undelivered, self.clock.now());
+            }
+        }
+        self.state.wants.iter_mut().for_each(|want| want.fresh = false);
+        if self.desk.touched {
+            self.changed.send_modify(|count| *count += 1);
+        }
+        self.state.complained_at = None;
+    }
+
+    fn fail(&mut self, batch: Vec<Queued>, error: StoreError) {
+        for act in batch {
+            act.act.answer(Some(error.clone()));
+        }
+    }
+
+    /// The database itself is in trouble: whoever waits is told, and may come again later.
+    fn fail_all(&mut self, batch: Vec<Queued>, error: StoreError) {
+        self.fail(batch, error.clone());
+        for want in self.state.wants.drain(..) {
+            want.reply.send(Err(error.clone())).ok();
+        }
+        // A store that fails at once would otherwise be asked again at once.
+        thread::sleep(Duration::from_millis(fastrand::u64(5..15)));
+    }
+
+    fn refuse_all(&mut self, error: StoreError) {
+        let batch = self.state.acts.drain(..).collect();
+        self.fail_all(batch, error.clone());
+        if self.state.moved.replace(error.clone()).is_none() {
+            tracing::error!(%error, "jobq stops writing");
+        }
+        self.state.beats.clear();
+        self.state.leaving.clear();
+    }
+
+    fn roll_back(&mut self) {
+        self.desk.doubt_lanes();
+        self.state.stirred = true;
+        self.state.wants.iter_mut().for_each(|want| want.found = Ok(Vec::new()));
+        // After a full disk or an I/O error SQLite has rolled back already; its complaint then would hide the cause.
+        if !self.desk.db.is_autocommit() {
+            self.desk.db.execute_batch("ROLLBACK").ok();
+        }
+    }
+
+    /// Says so in the log, every ten seconds at most.
+    fn complain(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        if self.state.complained_at.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+            self.state.complained_at = Some(Instant::now());
+            tracing::warn!(database = %self.files.path.display(), "{what}: {why}");
+        }
+    }
+}
+
+/// Jobs whose claimer has vanished go back as if it had released them.
+fn give_back(to_writer: &Sender<Message>, jobs: Vec<Claimed>, now: Millis) {
+    use super::desk::Leave;
+    use crate::job::AttemptOutcome::Released;
+    let leaves: Vec<Leave> = jobs
+        .into_iter()
+        .map(|job| Leave { id: job.id, lease: job.lease, outcome: Released, error: None, next: None })
+        .collect();
+    if !leaves.is_empty() {
+        let rows = leaves.len();
+        drop(Inbox::new(to_writer.clone()).write(rows, None, move |desk| desk.leave(&leaves, now)));
+    }
+}
+
+/// Whether the error is about one row and not about the database.
+fn blames_one(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+    matches!(error.sqlite_error_code(), None | Some(ConstraintViolation | TooBig | TypeMismatch))
+}
