@@ -47,6 +47,8 @@ pub use time::{Clock, ManualClock, SystemClock, days, hours, mins, secs};
 /// The sqlx whose transactions [`Enqueue::in_tx`] takes.
 pub use sqlx;
 
+pub use jobq_macros::job;
+
 /// The one import of a user: the attribute, and the traits that give job functions and payloads their `enqueue`.
 pub mod prelude {
     pub use crate::{
@@ -57,4 +59,5 @@ pub mod prelude {
         retry::Backoff,
         time::{days, hours, mins, secs},
     };
+    pub use jobq_macros::job;
 }

@@ -1,1 +1,151 @@
 //! What expanded code may name, and nothing else. Not part of the public API; it changes without notice.
+
+pub use crate::{
+    enqueue::Call,
+    job::{Defaults, Job, Timeout},
+    registry::{BackoffPolicy, DataNeed, JobEntry, check},
+    retry::Backoff,
+};
+pub use ::inventory;
+pub use ::serde::{self, Deserialize, Serialize};
+pub use std::{
+    boxed::Box,
+    file,
+    fmt::{self, Debug, Formatter},
+    format, line, module_path,
+    option::Option::{self, Some},
+    result::Result::Ok,
+    string::String,
+    time::Duration,
+};
+
+use crate::{
+    job::{JobError, Return},
+    registry::{DataMap, DecodeError},
+};
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::{
+    any::{Any, TypeId, type_name},
+    error::Error,
+};
+
+/// The payload in a row's JSON text.
+pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
+    serde_json::from_str(payload).map_err(|source| DecodeError { job_type: J::TYPE, source })
+}
+
+/// What a `#[data] x: &T` is given.
+///
+/// # Errors
+/// Nothing of the type was provided. A worker does not start then, so this is met only by who runs an entry by hand.
+pub fn lend<T: Any>(data: &DataMap) -> Result<&T, JobError> {
+    data.get()
+        .ok_or_else(|| JobError::new(format!("no `{}` was provided with `Worker::data`", type_name::<T>())))
+}
+
+/// What a `#[data] x: T` is given: a clone.
+///
+/// # Errors
+/// As [`lend`].
+pub fn lend_clone<T: Any + Clone>(data: &DataMap) -> Result<T, JobError> {
+    lend(data).cloned()
+}
+
+/// What a function returned, as a row holds it: JSON text, `None` for `()`.
+///
+/// # Errors
+/// What the function returned as its error. An output that is not JSON makes the job dead: the work was done, and
+/// doing it again gives the same output.
+pub fn stored<R: Outcome>(returned: R) -> Result<Option<String>, JobError> {
+    returned.stored()
+}
+
+/// A return type whose output and error a row can hold.
+pub trait Outcome: Return {
+    #[doc(hidden)]
+    fn stored(self) -> Result<Option<String>, JobError>;
+}
+
+impl Outcome for () {
+    fn stored(self) -> Result<Option<String>, JobError> {
+        Ok(None)
+    }
+}
+
+impl<T: Serialize + Send + 'static, E: Fault + Send + 'static> Outcome for Result<T, E> {
+    fn stored(self) -> Result<Option<String>, JobError> {
+        let output = self.map_err(Fault::into_job_error)?;
+        if TypeId::of::<T>() == TypeId::of::<()>() {
+            return Ok(None);
+        }
+        let json = serde_json::to_string(&output);
+        json.map(Some).map_err(|error| JobError::dead(format!("the output can't be stored as JSON: {error}")))
+    }
+}
+
+/// An error that a job may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be the error of a job",
+    label = "not an error",
+    note = "the error of a job is `JobError`, or anything that converts into `Box<dyn Error + Send + Sync>`: every \
+            `std::error::Error + Send + Sync`, `anyhow::Error`, `eyre::Report`, `String`"
+)]
+pub trait Fault {
+    #[doc(hidden)]
+    fn into_job_error(self) -> JobError;
+}
+
+impl Fault for JobError {
+    fn into_job_error(self) -> JobError {
+        self
+    }
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> Fault for E {
+    fn into_job_error(self) -> JobError {
+        JobError::new(self)
+    }
+}
+
+/// `Name { field: json, … }`: the payload as it is stored, so that its fields need no `Debug`.
+pub fn debug<J: Serialize>(job: &J, name: &str, f: &mut Formatter<'_>) -> fmt::Result {
+    let json = serde_json::to_string(job);
+    match json.as_deref().map(serde_json::from_str) {
+        Ok(Ok(Fields(fields))) => {
+            let mut shown = f.debug_struct(name);
+            for (field, value) in &fields {
+                shown.field(field, &format_args!("{}", value.get()));
+            }
+            shown.finish()
+        }
+        // No JSON object, as with `serde(transparent)`.
+        Ok(Err(_)) => write!(f, "{name}({})", json.as_deref().unwrap_or_default()),
+        Err(error) => write!(f, "{name}(no JSON: {error})"),
+    }
+}
+
+/// The fields of a JSON object in their order.
+struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
+}

@@ -1,0 +1,402 @@
+//! The tokens that stand in the function's place: the payload, the function, and its entry in the registry.
+//!
+//! Expanded code names nothing but what the user wrote and `jobq::private`. `expand/` holds expansions to read.
+
+use crate::{
+    Mistakes,
+    args::{Backoff, Options, Timeout, check_name, duration_tokens},
+    did_you_mean,
+    item::{Item, Kind, Param},
+    words,
+};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{Attribute, LitStr, ext::IdentExt, spanned::Spanned};
+
+/// All that is written for one job.
+///
+/// `None`: there is no name for the payload.
+pub(crate) fn expand(options: &Options, item: &Item, mistakes: &mut Mistakes) -> Option<TokenStream> {
+    let expansion = Expansion::of(options, item, mistakes)?;
+    let parts = [expansion.payload(), expansion.job(), expansion.function(), expansion.entry()];
+    Some(parts.into_iter().collect())
+}
+
+struct Expansion<'a> {
+    options: &'a Options,
+    item: &'a Item,
+    /// `::jobq::private`
+    private: TokenStream,
+    payload: Ident,
+    job_type: LitStr,
+    label: Option<TokenStream>,
+}
+
+impl<'a> Expansion<'a> {
+    fn of(options: &'a Options, item: &'a Item, mistakes: &mut Mistakes) -> Option<Self> {
+        let jobq = &options.jobq;
+        let private = quote!(#jobq::private);
+        let payload = options.payload.clone().or_else(|| payload_name(&item.name, mistakes))?;
+        let job_type = job_type(options, &item.name, mistakes);
+        check_aliases(&options.aliases, &job_type, mistakes);
+        let label = options.label.as_ref().and_then(|label| label_tokens(label, item, &private, mistakes));
+        Some(Self { options, item, private, payload, job_type, label })
+    }
+
+    /// The struct, and its Debug by way of Serialize, so that users' types need nothing but serde.
+    fn payload(&self) -> TokenStream {
+        let Self { item, private, payload, .. } = self;
+        let (cfg, deprecated, vis) = (&item.attrs.cfg, &item.attrs.deprecated, &item.vis);
+        let lint = on_every_item(&item.attrs.lint);
+        let doc = docs_or(&item.attrs.doc, || format!("What a job `{}` is enqueued with.", item.name));
+        let container = self.options.serde.as_ref().map(|serde| quote!(#[serde(#serde)]));
+        let serde = LitStr::new(&quote!(#private::serde).to_string().replace(' ', ""), Span::call_site());
+        let fields = item.payload().map(|param| {
+            let Param { name, ty, serde, doc, .. } = param;
+            let doc = docs_or(doc, || format!("The parameter `{name}`."));
+            quote!(#doc #(#serde)* #vis #name: #ty)
+        });
+        let name = payload.unraw().to_string();
+        quote! {
+            #(#cfg)* #doc #(#deprecated)* #(#lint)*
+            #[derive(#private::Serialize, #private::Deserialize)]
+            #[serde(crate = #serde)]
+            #container
+            #vis struct #payload { #(#fields),* }
+
+            #(#cfg)* #(#lint)* #[allow(deprecated)]
+            impl #private::Debug for #payload {
+                fn fmt(&self, f: &mut #private::Formatter<'_>) -> #private::fmt::Result {
+                    #private::debug(self, #name, f)
+                }
+            }
+        }
+    }
+
+    fn job(&self) -> TokenStream {
+        let Self { item, private, payload, job_type, .. } = self;
+        let cfg = &item.attrs.cfg;
+        let lint = on_every_item(&item.attrs.lint);
+        let (names, types): (Vec<_>, Vec<_>) = item.payload().map(|param| (&param.name, &param.ty)).unzip();
+        let (args, pattern) = match (&types[..], &names[..]) {
+            ([ty], [name]) => (quote!(#ty), quote!(#name)),
+            _ => (quote!((#(#types),*)), quote!((#(#names),*))),
+        };
+        let output = match item.wrong_output {
+            true => quote!(()),
+            false => item.output.to_token_stream(),
+        };
+        let defaults = self.defaults();
+        let label = self.label.as_ref().map(|label| {
+            quote! {
+                fn label(&self) -> #private::Option<#private::String> {
+                    #private::Some(#label)
+                }
+            }
+        });
+        quote! {
+            #(#cfg)* #(#lint)* #[allow(deprecated)]
+            impl #private::Job for #payload {
+                const TYPE: &'static str = #job_type;
+                const DEFAULTS: #private::Defaults = #defaults;
+                type Args = #args;
+                type Return = #output;
+                fn from_args(#pattern: Self::Args) -> Self {
+                    Self { #(#names),* }
+                }
+                #label
+            }
+        }
+    }
+
+    fn defaults(&self) -> TokenStream {
+        let Self { options, private, .. } = self;
+        let mut fields = Vec::new();
+        if let Some(queue) = &options.queue {
+            fields.push(quote!(queue: #queue));
+        }
+        if let Some(priority) = options.priority {
+            fields.push(quote!(priority: #priority));
+        }
+        if let Some(limit) = options.max_attempts {
+            fields.push(quote!(max_attempts: #private::Some(#limit)));
+        }
+        if let Some(timeout) = &options.timeout {
+            let timeout = match timeout {
+                Timeout::Never => quote!(Never),
+                Timeout::After(limit) => {
+                    let limit = duration_tokens(*limit, private);
+                    quote!(After(#limit))
+                }
+            };
+            fields.push(quote!(timeout: #private::Some(#private::Timeout::#timeout)));
+        }
+        if let Some(retain) = options.retain {
+            let retain = duration_tokens(retain, private);
+            fields.push(quote!(retain: #private::Some(#retain)));
+        }
+        match fields.len() {
+            0 => quote!(#private::Defaults::NONE),
+            // All of them: clippy would find the update needless.
+            5 => quote!(#private::Defaults { #(#fields),* }),
+            _ => quote!(#private::Defaults { #(#fields,)* ..#private::Defaults::NONE }),
+        }
+    }
+
+    /// The function under its own name, and the user's body in one within it: so a job can call and enqueue itself.
+    fn function(&self) -> TokenStream {
+        let Self { item, private, payload, .. } = self;
+        let Item { vis, name, body, output, .. } = item;
+        let (cfg, doc, deprecated) = (&item.attrs.cfg, &item.attrs.doc, &item.attrs.deprecated);
+        let (lint, inner_attrs) = (&item.attrs.lint, &item.attrs.inner);
+        let inner = format_ident!("__{}", name.unraw(), span = name.span());
+        let lends = item.params.iter().any(Param::is_lent);
+        let (generics, lifetime) =
+            if lends { (quote!(<'job>), quote!('job)) } else { (quote!(), quote!('static)) };
+        let outer_params = item.params.iter().map(|param| {
+            let Param { name, ty, lent, .. } = param;
+            match param.is_lent() {
+                true => quote!(#name: &'job #lent),
+                false => quote!(#name: #ty),
+            }
+        });
+        let inner_params = item.params.iter().map(|Param { lint, pat, ty, .. }| quote!(#(#lint)* #pat: #ty));
+        let names: Vec<_> = item.params.iter().map(|param| &param.name).collect();
+        let many = (names.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
+        let asyncness = item.is_async.then(|| quote!(async));
+        let call = quote_spanned!(name.span()=> #inner(#(#names),*));
+        let future = match (item.is_async, item.wrong_output) {
+            (true, false) => call,
+            (true, true) => quote!(async move { let _ = #call.await; }),
+            (false, false) => quote!(async move { #call }),
+            (false, true) => quote!(async move { let _ = #call; }),
+        };
+        let boxed = quote_spanned!(name.span()=> #private::Call::new(#private::Box::pin(#future)));
+        quote! {
+            #(#cfg)* #(#doc)* #(#deprecated)* #(#lint)* #many
+            #vis fn #name #generics(#(#outer_params),*) -> #private::Call<#lifetime, #payload> {
+                #(#inner_attrs)*
+                #asyncness fn #inner(#(#inner_params),*) -> #output #body
+                #boxed
+            }
+        }
+    }
+
+    /// The hidden entry, by which every worker that is linked with it knows the job.
+    fn entry(&self) -> TokenStream {
+        let Self { options, item, private, payload, job_type, .. } = self;
+        let (name, aliases, blocking) = (&item.name, &options.aliases, options.blocking);
+        let cfg = &item.attrs.cfg;
+        let backoff = backoff_tokens(options.backoff.as_ref(), private);
+        let data = item.params.iter().filter_map(|param| {
+            let lent = &param.lent;
+            matches!(param.kind, Kind::DataRef | Kind::DataOwned)
+                .then(|| quote!(#private::DataNeed::of::<#lent>()))
+        });
+        // Hidden from the names that the user wrote, whatever they are.
+        let local = |name| Ident::new(name, Span::mixed_site());
+        let (text, job, ctx, lent) = (local("text"), local("job"), local("ctx"), local("lent"));
+        let arguments = item.params.iter().map(|Param { kind, name, lent: ty, .. }| match kind {
+            Kind::Payload => quote!(#job.#name),
+            Kind::Context => quote!(#ctx),
+            Kind::DataRef => quote!(#private::lend::<#ty>(#lent)?),
+            Kind::DataOwned => quote_spanned!(ty.span()=> #private::lend_clone::<#ty>(#lent)?),
+        });
+        let call = quote!(#name(#(#arguments),*).await);
+        let stored = quote_spanned!(item.output.span()=> #private::stored(#call));
+        quote! {
+            #(#cfg)* #[allow(deprecated)]
+            const _: () = {
+                #private::inventory::submit! {
+                    #private::JobEntry {
+                        job_type: #job_type,
+                        aliases: &[#(#aliases),*],
+                        defaults: <#payload as #private::Job>::DEFAULTS,
+                        backoff: #backoff,
+                        blocking: #blocking,
+                        data: &[#(#data),*],
+                        check: #private::check::<#payload>,
+                        run: |#text, #ctx, #lent| {
+                            let #job = #private::decode::<#payload>(#text)?;
+                            #private::Ok(#private::Box::pin(async move { #stored }))
+                        },
+                        module: #private::module_path!(),
+                        file: #private::file!(),
+                        line: #private::line!(),
+                    }
+                }
+            };
+        }
+    }
+}
+
+impl Param {
+    fn is_lent(&self) -> bool {
+        matches!(self.kind, Kind::Context | Kind::DataRef)
+    }
+}
+
+/// `send_welcome_email` → `SendWelcomeEmail`.
+fn payload_name(function: &Ident, mistakes: &mut Mistakes) -> Option<Ident> {
+    let words = function.unraw().to_string();
+    let camel: String = words.split('_').flat_map(capitalized).collect();
+    let name = syn::parse_str::<Ident>(&camel).ok().map(|_| Ident::new(&camel, function.span()));
+    if name.is_none() {
+        let text = format!("`{camel}` can't be the name of a struct: name the payload with `payload = …`");
+        mistakes.say(function.span(), text);
+    }
+    name
+}
+
+fn capitalized(word: &str) -> impl Iterator<Item = char> {
+    let mut letters = word.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters)
+}
+
+fn job_type(options: &Options, function: &Ident, mistakes: &mut Mistakes) -> LitStr {
+    if let Some(written) = &options.job_type {
+        return written.clone();
+    }
+    let name = LitStr::new(&function.unraw().to_string(), function.span());
+    if let Err(why) = check_name(&name.value()) {
+        mistakes.say(function.span(), format!("{why}: set a shorter `type = \"…\"`"));
+    }
+    name
+}
+
+fn check_aliases(aliases: &[LitStr], job_type: &LitStr, mistakes: &mut Mistakes) {
+    for (place, alias) in aliases.iter().enumerate() {
+        if alias.value() == job_type.value() {
+            mistakes.at(alias, "this is the job's own name; aliases are its former ones");
+        } else if aliases[..place].iter().any(|other| other.value() == alias.value()) {
+            mistakes.at(alias, "this alias is given twice");
+        }
+    }
+}
+
+/// The label as an expression over `self`.
+fn label_tokens(
+    label: &LitStr,
+    item: &Item,
+    private: &TokenStream,
+    mistakes: &mut Mistakes,
+) -> Option<TokenStream> {
+    let (format, placeholders) = match read_label(&label.value()) {
+        Ok(read) => read,
+        Err(why) => {
+            mistakes.at(label, why);
+            return None;
+        }
+    };
+    let before = mistakes.count();
+    let at = Span::call_site().located_at(label.span());
+    let fields = placeholders.iter().filter_map(|name| {
+        let param = item.params.iter().find(|param| param.name.unraw() == name);
+        match param {
+            Some(param) if param.kind == Kind::Payload => {
+                let mut field = param.name.clone();
+                field.set_span(at);
+                Some(quote_spanned!(at=> self.#field))
+            }
+            Some(_) => {
+                mistakes.at(
+                    label,
+                    format!(
+                        "`{{{name}}}` is lent by the worker; a label is made of the payload, at the enqueue"
+                    ),
+                );
+                None
+            }
+            None => {
+                let known: Vec<_> = item.payload().map(|param| param.name.unraw().to_string()).collect();
+                let known = known.iter().map(String::as_str);
+                let meant = did_you_mean(name, known.clone());
+                let list = match known.len() {
+                    0 => "this job has no payload parameters".into(),
+                    _ => format!("payload parameters: {}", words(known)),
+                };
+                mistakes.at(label, format!("no payload parameter `{name}` for this label{meant}\n{list}"));
+                None
+            }
+        }
+    });
+    let fields: Vec<_> = fields.collect();
+    let mut format = Literal::string(&format);
+    format.set_span(at);
+    (mistakes.count() == before).then(|| quote_spanned!(at=> #private::format!(#format #(, #fields)*)))
+}
+
+/// `"to {email}"` → the format string `"to {}"` and the names in its places; `{{` and `}}` are braces.
+fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
+    let (mut format, mut names) = (String::new(), Vec::new());
+    let mut letters = label.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '{' | '}' if letters.next_if_eq(&letter).is_some() => format.extend([letter, letter]),
+            '{' => {
+                let mut name = String::new();
+                loop {
+                    match letters.next() {
+                        Some('}') => break,
+                        Some(letter) => name.push(letter),
+                        None => {
+                            return Err("this label has a `{` without its `}`; `{{` stands for a brace".into());
+                        }
+                    }
+                }
+                if syn::parse_str::<Ident>(&name).is_err()
+                    && syn::parse_str::<Ident>(&format!("r#{name}")).is_err()
+                {
+                    return Err(format!(
+                        "`{{{name}}}` names no parameter; `{{{{` and `}}}}` stand for braces"
+                    ));
+                }
+                format.push_str("{}");
+                names.push(name);
+            }
+            '}' => return Err("this label has a `}` without its `{`; `}}` stands for a brace".into()),
+            letter => format.push(letter),
+        }
+    }
+    Ok((format, names))
+}
+
+fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStream {
+    let set = match backoff {
+        None => return quote!(#private::BackoffPolicy::Unset),
+        Some(Backoff::Own(path)) => return quote_spanned!(path.span()=> #private::BackoffPolicy::Own(#path)),
+        Some(Backoff::DoublingToAMinute) => quote!(#private::Backoff::DOUBLING_TO_A_MINUTE),
+        Some(Backoff::Fixed { delay, jitter }) => {
+            let delay = duration_tokens(*delay, private);
+            quote!(#private::Backoff::Fixed { delay: #delay, jitter: #jitter })
+        }
+        Some(Backoff::Exponential { base, factor, max, jitter }) => {
+            let (base, max) = (duration_tokens(*base, private), duration_tokens(*max, private));
+            quote!(#private::Backoff::Exponential { base: #base, factor: #factor, max: #max, jitter: #jitter })
+        }
+    };
+    quote!(#private::BackoffPolicy::Set(#set))
+}
+
+/// What was written as docs, or else a line, so that `deny(missing_docs)` is content.
+fn docs_or(docs: &[Attribute], line: impl FnOnce() -> String) -> TokenStream {
+    if docs.is_empty() {
+        let line = line();
+        return quote!(#[doc = #line]);
+    }
+    quote!(#(#docs)*)
+}
+
+/// Lint levels for items that the user did not write: what is expected of the function need not come true in them.
+fn on_every_item(lints: &[Attribute]) -> Vec<Attribute> {
+    let lints = lints.iter().cloned().map(|mut lint| {
+        if let syn::Meta::List(list) = &mut lint.meta
+            && list.path.is_ident("expect")
+        {
+            list.path = syn::parse_quote!(allow);
+        }
+        lint
+    });
+    lints.collect()
+}
