@@ -3,11 +3,28 @@
 //! A job function is enqueued with its arguments, a payload with its named fields; both give the same builder, and
 //! awaiting it stores the job:
 //!
-//! ```ignore
-//! send_welcome_email.enqueue((42, "ada@example.org".into())).priority(9).delay(mins(5)).await?;
-//! SendWelcomeEmail { user_id: 42, email }.enqueue().in_tx(&mut *tx).await?;
-//! queue.enqueue_all(users.map(SendWelcomeEmail::from)).await?;
-//! queue.enqueue_raw("report:generate", json!({ "year": 2026 })).await?;
+//! ```
+//! use jobq::prelude::*;
+//! use serde_json::json;
+//!
+//! #[job(type = "report:generate", queue = "reports")]
+//! async fn generate_report(year: i32, title: String) -> Result<(), JobError> {
+//!     println!("{title}: {year}");
+//!     Ok(())
+//! }
+//!
+//! # use std::sync::Arc;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let store = Arc::new(jobq::MemoryStore::new());
+//! # let queue = JobQueue::with_store(store, Arc::new(jobq::SystemClock));
+//! queue.install();
+//! generate_report.enqueue((2026, "Sales".into())).priority(9).delay(mins(5)).await?;
+//! GenerateReport { year: 2026, title: "Costs".into() }.enqueue().label("Costs of 2026").await?;
+//! queue.enqueue_all((1990..2026).map(|year| GenerateReport { year, title: "Sales".into() })).await?;
+//! queue.enqueue_raw("report:generate", json!({ "year": 2026, "title": "Staff" })).await?;
+//! # let jobs: u64 = queue.counts().await?.iter().map(|count| count.count).sum();
+//! # assert_eq!(jobs, 39);
+//! # Ok(()) }
 //! ```
 
 use crate::{

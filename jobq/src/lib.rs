@@ -4,6 +4,30 @@
 //! enqueueing it is checked by the compiler as a call of it is. Jobs live in a SQLite file beside the application's own
 //! tables, and survive crashes of the process and of the machine.
 //!
+//! ```no_run
+//! use jobq::prelude::*;
+//!
+//! /// Welcomes a new user.
+//! #[job(queue = "mail", max_attempts = 5, label = "Welcome mail to {email}")]
+//! async fn send_welcome_email(user_id: u64, email: String) -> Result<(), JobError> {
+//!     println!("to {email}: welcome, number {user_id}");
+//!     Ok(())
+//! }
+//!
+//! # async fn app() -> Result<(), JobError> {
+//! let queue = JobQueue::open("sqlite://app.db").await?;
+//! queue.install();
+//!
+//! // Stored, and run by a worker of this process or another:
+//! let handle = send_welcome_email.enqueue((42, "ada@example.org".into())).delay(mins(5)).await?;
+//! println!("enqueued as {}", handle.id());
+//!
+//! // Still a function; this runs here and now:
+//! send_welcome_email(42, "ada@example.org".into()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The words
 //! A **job** is one row: a *payload* for one *job type* (the stored name of a job function). A **queue** is a named lane
 //! of work, such as `mail`; [`JobQueue`] is the handle to all lanes of one store. A **worker** *claims* jobs and runs
@@ -31,6 +55,8 @@ pub mod store;
 pub mod time;
 pub mod worker;
 
+pub use jobq_macros::job;
+
 pub use context::JobContext;
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
@@ -41,13 +67,15 @@ pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, QueueError, spawn};
 pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
 pub use state::JobState;
-pub use store::{Acted, Count, JobFilter, StoreError, Tx, memory::MemoryStore};
+pub use store::{
+    Acted, Count, JobFilter, StoreError, Tx,
+    memory::MemoryStore,
+    sqlite::{Durability, SqliteOptions, SqliteStore},
+};
 pub use time::{Clock, ManualClock, SystemClock, days, hours, mins, secs};
 
 /// The sqlx whose transactions [`Enqueue::in_tx`] takes.
 pub use sqlx;
-
-pub use jobq_macros::job;
 
 /// The one import of a user: the attribute, and the traits that give job functions and payloads their `enqueue`.
 pub mod prelude {
