@@ -95,7 +95,8 @@ pub trait Store: Send + Sync + 'static {
     /// caller's runtime does.
     fn register(&self, worker: NewWorker, now: Millis) -> Answer<'_, WorkerId>;
 
-    /// Signs a worker out and ends its beats; also called when a worker is dropped, so it does not wait.
+    /// Signs a worker out: ends its beats and withdraws its claims. Also called when a worker is dropped, so it does not
+    /// wait.
     fn unregister(&self, worker: WorkerId);
 
     /// All workers that have not signed out, and what is known of their life.

@@ -15,6 +15,7 @@ mod workers;
 macro_rules! on_every_store {
     ($($law:ident),* $(,)?) => {
         on_every_store!(memory: $($law),*);
+        on_every_store!(sqlite: $($law),*);
     };
     // One line above for each store; its name is that of the function in `ground` that opens it.
     ($store:ident: $($law:ident),*) => {

@@ -178,7 +178,8 @@ async fn running(g: &Ground) -> (JobId, Lease) {
 /// Case 050: the row of one of fifty jobs is gone; the other 49 are written, and each answer has its place.
 async fn one_bad_item_leaves_the_others_applied(g: &Ground) {
     type Batch<'a> = jobq::store::Answer<'a, Vec<Settled>>;
-    let edges: [fn(&Ground, Vec<(JobId, Lease)>) -> Batch<'_>; 5] = [
+    type Settle = fn(&Ground, Vec<(JobId, Lease)>) -> Batch<'_>;
+    let edges: [Settle; 5] = [
         |g, jobs| {
             let ended = jobs.into_iter().map(|(id, lease)| Completion { id, lease, result: None });
             g.store.complete(ended.collect(), NOW + 1)

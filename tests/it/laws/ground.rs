@@ -6,6 +6,8 @@ use jobq::{
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Release, Rescue,
         Settled, Snooze, Store, StoreError,
+        memory::MemoryStore,
+        sqlite::{Durability, SqliteOptions, SqliteStore},
     },
     time::Millis,
 };
@@ -30,15 +32,22 @@ pub struct Opened {
 }
 
 /// The store in memory.
-pub fn memory() -> Opened {
-    Opened { store: Arc::new(jobq::store::memory::MemoryStore::new()), kept: None }
+pub async fn memory() -> Opened {
+    Opened { store: Arc::new(MemoryStore::new()), kept: None }
+}
+
+/// The store on SQLite, on a file of its own. No law is about power cuts, so none waits for the disk.
+pub async fn sqlite() -> Opened {
+    let kept = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(kept.path().join("laws.db")).durability(Durability::Process);
+    Opened { store: Arc::new(SqliteStore::open(options).await.unwrap()), kept: Some(kept) }
 }
 
 /// Tries one law on a fresh store, and holds the bystanders against what they were before.
-pub fn try_law(open: fn() -> Opened, law: impl for<'a> FnOnce(&'a Ground) -> Trial<'a>) {
+pub fn try_law(open: impl AsyncFnOnce() -> Opened, law: impl for<'a> FnOnce(&'a Ground) -> Trial<'a>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let ground = Ground::lay(open()).await;
+        let ground = Ground::lay(open().await).await;
         let before = ground.bystanders().await;
         law(&ground).await;
         assert_eq!(ground.bystanders().await, before, "a bystander was touched");

@@ -210,6 +210,14 @@ pub(super) struct Turns {
     moved: Option<StoreError>,
 }
 
+impl Turns {
+    fn withdraw(&mut self, worker: WorkerId) {
+        for want in self.wants.extract_if(.., |want| want.claim.worker == worker) {
+            want.reply.send(Ok(Vec::new())).ok();
+        }
+    }
+}
+
 impl Writer {
     /// Runs until the store is closed.
     pub(super) fn run(mut self) {
@@ -264,14 +272,11 @@ impl Writer {
         match message {
             Message::Act(act) => state.acts.push_back(act),
             Message::Want(want) => state.wants.push(want),
-            Message::Withdraw(worker) => {
-                for want in state.wants.extract_if(.., |want| want.claim.worker == worker) {
-                    want.reply.send(Ok(Vec::new())).ok();
-                }
-            }
+            Message::Withdraw(worker) => state.withdraw(worker),
             Message::Beat(worker, every) => state.beats.push((worker, every, Instant::now() + every)),
             Message::Leave(worker) => {
                 state.beats.retain(|(beating, ..)| *beating != worker);
+                state.withdraw(worker);
                 state.leaving.push(worker);
             }
             Message::Poke => {
