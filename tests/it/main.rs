@@ -4,4 +4,5 @@ mod laws;
 mod macros;
 mod model;
 mod queue;
+mod registry;
 mod worker;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use jobq::{
     Acted, Call, EnqueueError, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
-    MemoryStore, NoQueue, QueueError,
+    MemoryStore, NoQueue, QueueError, SqliteOptions, SqliteStore,
     job::{Defaults, MAX_PAYLOAD, NewJob},
     prelude::*,
     store::{
@@ -12,9 +12,11 @@ use jobq::{
     },
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     process::Command,
     sync::{Arc, Mutex},
     time::Duration,
@@ -90,6 +92,12 @@ impl Bench {
         Self { queue, clock, bystander }
     }
 
+    async fn on_sqlite(dir: &Path) -> Self {
+        let clock = ManualClock::default();
+        let file = SqliteOptions::new(dir.join("queue.db")).clock(Arc::new(clock.clone()));
+        Self::on(Arc::new(SqliteStore::open(file).await.unwrap()), clock).await
+    }
+
     async fn row(&self, id: JobId) -> JobRow {
         self.queue.get(id).await.unwrap().unwrap()
     }
@@ -146,6 +154,37 @@ impl Bench {
     }
 }
 
+/// Facts that hold on every store.
+macro_rules! on_every_store {
+    ($($fact:ident)*) => {
+        mod in_memory { $(
+            #[tokio::test]
+            async fn $fact() {
+                super::$fact(super::Bench::new().await).await;
+            }
+        )* }
+        mod on_sqlite { $(
+            #[tokio::test]
+            async fn $fact() {
+                let dir = tempfile::tempdir().unwrap();
+                super::$fact(super::Bench::on_sqlite(dir.path()).await).await;
+            }
+        )* }
+    };
+}
+
+on_every_store! {
+    priority_and_delay_are_read_back_exactly_and_the_job_waits
+    every_option_lands_in_its_own_column
+    a_job_is_never_due_before_what_was_asked_and_no_time_overflows
+    a_label_is_cut_by_characters_and_the_cut_is_marked
+    every_act_works_in_its_states_and_says_why_not_in_the_others
+    acts_on_many_answer_for_each_in_order
+    pages_give_each_job_that_stays_once_whatever_comes_and_goes
+    prune_follows_the_retention_of_the_row_then_of_the_queue
+    a_job_by_name_is_checked_and_is_the_same_as_by_function
+}
+
 fn ada() -> Measure {
     Measure { user_id: 42, email: "ada@example.org".into() }
 }
@@ -174,6 +213,24 @@ async fn a_function_and_its_payload_store_the_same_job() {
     assert_eq!(bench.others().await.len(), 4);
 }
 
+/// A payload need not be shareable between threads; the enqueue of it is still sent between them.
+#[job(type = "queue-test:count")]
+async fn count_up(cell: std::cell::Cell<u32>) -> Result<(), JobError> {
+    cell.set(cell.get() + 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_enqueue_moves_between_threads_even_where_its_payload_is_not_shareable() {
+    let bench = Bench::new().await;
+    let (one, many) = (bench.queue.clone(), bench.queue.clone());
+    let one = tokio::spawn(async move { count_up.enqueue(1.into()).on(&one).await });
+    one.await.unwrap().unwrap();
+    let many = tokio::spawn(async move { many.enqueue_all([CountUp { cell: 2.into() }]).await });
+    many.await.unwrap().unwrap();
+    assert_eq!(bench.others().await.len(), 2);
+}
+
 #[tokio::test]
 async fn a_dropped_enqueue_stores_nothing() {
     let bench = Bench::new().await;
@@ -183,9 +240,7 @@ async fn a_dropped_enqueue_stores_nothing() {
 }
 
 /// Case 003: a due time once landed in the priority column.
-#[tokio::test]
-async fn priority_and_delay_are_read_back_exactly_and_the_job_waits() {
-    let bench = Bench::new().await;
+async fn priority_and_delay_are_read_back_exactly_and_the_job_waits(bench: Bench) {
     let id =
         measure.enqueue((1, "x".into())).priority(7).delay(hours(1)).on(&bench.queue).await.unwrap().id();
     let row = bench.row(id).await;
@@ -203,9 +258,7 @@ async fn priority_and_delay_are_read_back_exactly_and_the_job_waits() {
     assert_eq!(bench.others().await, [JobState::Pending]);
 }
 
-#[tokio::test]
-async fn every_option_lands_in_its_own_column() {
-    let bench = Bench::new().await;
+async fn every_option_lands_in_its_own_column(bench: Bench) {
     let backoff = Backoff::Fixed { delay: secs(11), jitter: 0.5 };
     let id = bench.queue.enqueue(ada());
     let id = id.priority(-5).max_attempts(13).queue("mail").timeout(secs(17)).backoff(backoff);
@@ -266,9 +319,7 @@ async fn what_the_enqueue_leaves_open_the_type_says_and_then_the_queue() {
     assert_eq!(bench.others().await.len(), 5);
 }
 
-#[tokio::test]
-async fn a_job_is_never_due_before_what_was_asked_and_no_time_overflows() {
-    let bench = Bench::new().await;
+async fn a_job_is_never_due_before_what_was_asked_and_no_time_overflows(bench: Bench) {
     let now = jobq::Clock::now(&bench.clock);
     let base = DateTime::<Utc>::from_timestamp_millis(now).unwrap();
     let tick = Duration::from_nanos(1);
@@ -297,9 +348,7 @@ async fn a_job_is_never_due_before_what_was_asked_and_no_time_overflows() {
     assert_eq!(bench.others().await.len(), 9);
 }
 
-#[tokio::test]
-async fn a_label_is_cut_by_characters_and_the_cut_is_marked() {
-    let bench = Bench::new().await;
+async fn a_label_is_cut_by_characters_and_the_cut_is_marked(bench: Bench) {
     let label = async |label: String| {
         let id = bench.queue.enqueue(ada()).label(label).await.unwrap().id();
         bench.row(id).await.label.unwrap()
@@ -649,13 +698,66 @@ async fn a_store_without_transactions_says_so_for_every_builder() {
     assert_eq!(bench.others().await, []);
 }
 
+// ---- by name ---------------------------------------------------------------------------------------------------
+
+#[job(
+    type = "queue-test:resize",
+    aliases = ["queue-test:scale"],
+    queue = "images",
+    priority = 2,
+    max_attempts = 6,
+    label = "Resize {media}"
+)]
+async fn resize(media: String, size: u32) -> Result<(), JobError> {
+    drop((media, size));
+    Ok(())
+}
+
+async fn a_job_by_name_is_checked_and_is_the_same_as_by_function(bench: Bench) {
+    let queue = &bench.queue;
+    let by_function = bench.row(resize.enqueue(("a.png".into(), 9)).on(queue).await.unwrap().id()).await;
+    let payload = json!({ "media": "a.png", "size": 9 });
+    for name in ["queue-test:resize", "queue-test:scale"] {
+        let row = bench.row(queue.enqueue_raw(name, payload.clone()).await.unwrap()).await;
+        assert_eq!(row, JobRow { id: row.id, ..by_function.clone() });
+    }
+    let raw =
+        queue.enqueue_raw("queue-test:resize", payload.clone()).priority(-1).delay(hours(2)).label("Mine");
+    let row = bench.row(raw.await.unwrap()).await;
+    assert_eq!((row.priority, row.run_at, row.max_attempts), (-1, row.created_at + 7_200_000, 6));
+    assert_eq!(row.label.as_deref(), Some("Mine"));
+    assert_eq!(bench.others().await.len(), 4);
+
+    let unknown = queue.enqueue_raw("queue-test:resise", payload.clone()).await.unwrap_err();
+    assert!(
+        unknown.to_string().starts_with("no job `queue-test:resise` in this program; it knows "),
+        "{unknown}"
+    );
+    match unknown {
+        EnqueueError::UnknownType { known, .. } => {
+            assert!(known.contains(&"queue-test:resize") && known.is_sorted())
+        }
+        other => panic!("{other}"),
+    }
+    let unfit = queue.enqueue_raw("queue-test:resize", json!({ "media": "a.png" })).await.unwrap_err();
+    assert!(matches!(unfit, EnqueueError::Unfit(_)));
+    assert_eq!(
+        unfit.to_string(),
+        "the payload does not fit `queue-test:resize` of this build: missing field `size` at line 1 column 17"
+    );
+    let large = json!({ "media": "x".repeat(MAX_PAYLOAD), "size": 9 });
+    let large = queue.enqueue_raw("queue-test:resize", large).await.unwrap_err();
+    assert!(matches!(large, EnqueueError::TooLarge { .. }), "{large}");
+    let zero = queue.enqueue_raw("queue-test:resize", payload).max_attempts(0).await.unwrap_err();
+    assert!(matches!(zero, EnqueueError::NoAttempts), "{zero}");
+    assert_eq!(bench.others().await.len(), 4);
+}
+
 // ---- acts of people --------------------------------------------------------------------------------------------
 
-#[tokio::test]
-async fn every_act_works_in_its_states_and_says_why_not_in_the_others() {
+async fn every_act_works_in_its_states_and_says_why_not_in_the_others(bench: Bench) {
     use JobState::*;
     for state in JobState::ALL {
-        let bench = Bench::new().await;
         let [cancel, retry, run_now, delete] = [
             bench.job_in(state).await,
             bench.job_in(state).await,
@@ -686,12 +788,11 @@ async fn every_act_works_in_its_states_and_says_why_not_in_the_others() {
             assert_eq!(verdict.err().map(|error| error.to_string()), expected);
         }
         bench.others().await;
+        bench.queue.cancel_all([cancel, retry, run_now, delete]).await.unwrap();
     }
 }
 
-#[tokio::test]
-async fn acts_on_many_answer_for_each_in_order() {
-    let bench = Bench::new().await;
+async fn acts_on_many_answer_for_each_in_order(bench: Bench) {
     let dead = bench.job_in(JobState::Dead).await;
     let [waiting, gone] = [bench.job_in(JobState::Pending).await, bench.job_in(JobState::Cancelled).await];
     bench.queue.delete(gone).await.unwrap();
@@ -715,9 +816,7 @@ async fn acts_on_many_answer_for_each_in_order() {
     assert_eq!(bench.others().await, []);
 }
 
-#[tokio::test]
-async fn pages_give_each_job_that_stays_once_whatever_comes_and_goes() {
-    let bench = Bench::new().await;
+async fn pages_give_each_job_that_stays_once_whatever_comes_and_goes(bench: Bench) {
     let ids = bench.queue.enqueue_all(crowd(250)).queue("mail").await.unwrap();
     let filter = JobFilter { queue: Some("mail".into()), ..JobFilter::default() };
     let mut pages = bench.queue.pages(filter.clone());
@@ -739,9 +838,7 @@ async fn pages_give_each_job_that_stays_once_whatever_comes_and_goes() {
     bench.others().await;
 }
 
-#[tokio::test]
-async fn prune_follows_the_retention_of_the_row_then_of_the_queue() {
-    let bench = Bench::new().await;
+async fn prune_follows_the_retention_of_the_row_then_of_the_queue(bench: Bench) {
     let queue = JobQueue::options().keep_finished(hours(5)).keep_dead(hours(50));
     let queue = queue.with_store(bench.queue.store().clone(), Arc::new(bench.clock.clone())).unwrap();
     let own = bench.job_in(JobState::Completed).await; // its type keeps it for 2 days
@@ -791,4 +888,108 @@ fn settings_that_cannot_be_used_are_refused_by_name() {
             format!("WORKER_DEFAULT_MAX_ATTEMPTS={bad:?}: write a whole number from 1 to 4294967295")
         );
     }
+}
+
+// ---- opening a file --------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn open_creates_a_file_where_open_existing_does_not_and_what_is_in_it_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("app.db");
+    let url = format!("sqlite://{}", file.display());
+    let path = file.display().to_string();
+
+    let missing = JobQueue::open_existing(&url).await.unwrap_err();
+    assert!(missing.to_string().contains(&path), "{missing}");
+    assert!(!file.exists());
+    let nowhere = dir.path().join("no/such/dir/app.db").display().to_string();
+    let nowhere = JobQueue::open(&nowhere).await.unwrap_err();
+    assert!(matches!(nowhere, QueueError::Store(StoreError::Unusable { .. })), "{nowhere}");
+
+    let id = JobQueue::open(&url).await.unwrap().enqueue(ada()).await.unwrap().id();
+    let again = JobQueue::open_existing(&path).await.unwrap();
+    assert!(again.describe().contains(&path), "{}", again.describe());
+    assert_eq!(again.get(id).await.unwrap().unwrap().id, id);
+}
+
+#[tokio::test]
+async fn another_kind_of_database_is_refused_and_its_password_is_not_shown() {
+    let url = "postgres://app:secret@db/app";
+    let error = JobQueue::open(url).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a postgres URL is not a queue; write the path of a SQLite file, or a URL such as sqlite://app.db"
+    );
+    let error = JobQueue::from_vars(|name| (name == "DATABASE_URL").then(|| url.into())).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "DATABASE_URL: a postgres URL is not a queue; write the path of a SQLite file, or a URL such as \
+         sqlite://app.db"
+    );
+    assert!(!format!("{error:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn the_environment_names_the_file_and_the_default_of_attempts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let opened = async |vars: &[(&str, String)]| {
+        let vars: BTreeMap<_, _> = vars.iter().cloned().collect();
+        JobQueue::from_vars(|name| vars.get(name).cloned()).await
+    };
+    let nothing = opened(&[("JOBQ_DATABASE", " ".into())]).await.unwrap_err();
+    assert_eq!(
+        nothing.to_string(),
+        "JOBQ_DATABASE: it is not set, and DATABASE_URL is not either; write the path of the file, such as app.db"
+    );
+    let app = ("DATABASE_URL", format!("sqlite://{}", file("app.db")));
+    let bad = opened(&[app.clone(), ("WORKER_DEFAULT_MAX_ATTEMPTS", "many".into())]).await.unwrap_err();
+    assert_eq!(
+        bad.to_string(),
+        "WORKER_DEFAULT_MAX_ATTEMPTS=\"many\": write a whole number from 1 to 4294967295"
+    );
+    let queue = opened(&[app.clone(), ("WORKER_DEFAULT_MAX_ATTEMPTS", "9".into())]).await.unwrap();
+    assert!(queue.describe().contains(&file("app.db")), "{}", queue.describe());
+    let id = queue.enqueue(Sweep {}).await.unwrap().id();
+    assert_eq!(queue.get(id).await.unwrap().unwrap().max_attempts, 9);
+    let queue = opened(&[app, ("JOBQ_DATABASE", file("jobs.db"))]).await.unwrap();
+    assert!(queue.describe().contains(&file("jobs.db")), "{}", queue.describe());
+}
+
+#[tokio::test]
+async fn jobs_in_the_applications_transaction_are_there_when_it_commits_and_never_when_it_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("app.db"));
+    let pool = sqlx::SqlitePool::connect_with(file.create_if_missing(true)).await.unwrap();
+    sqlx::query("CREATE TABLE users (id INTEGER PRIMARY KEY)").execute(&pool).await.unwrap();
+    let queue = JobQueue::open_pool(&pool).await.unwrap();
+    let bystander = queue.enqueue(Sweep {}).await.unwrap().id();
+
+    for (commits, expected) in [(false, 0), (true, 5)] {
+        let mut tx = pool.begin().await.unwrap();
+        sqlx::query("INSERT INTO users DEFAULT VALUES").execute(&mut *tx).await.unwrap();
+        let handle = ada().enqueue().on(&queue).priority(7).delay(hours(1)).in_tx(&mut *tx).await.unwrap();
+        let ids = queue.enqueue_all(crowd(3)).in_tx(&mut tx).await.unwrap();
+        let payload = json!({ "media": "a.png", "size": 9 });
+        let raw = queue.enqueue_raw("queue-test:resize", payload).in_tx(&mut *tx).await.unwrap();
+        assert!(queue.get(handle.id()).await.unwrap().is_none(), "seen before the commit");
+        if commits {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
+
+        let mut found = 0;
+        for id in ids.into_iter().chain([handle.id(), raw]) {
+            found += usize::from(queue.get(id).await.unwrap().is_some());
+        }
+        assert_eq!(found, expected);
+        if commits {
+            let row = queue.get(handle.id()).await.unwrap().unwrap();
+            assert_eq!((row.priority, row.run_at), (7, row.created_at + 3_600_000));
+        }
+    }
+    assert_eq!(queue.get(bystander).await.unwrap().unwrap().state, JobState::Pending);
+    let users: i64 = sqlx::query_scalar("SELECT count(*) FROM users").fetch_one(&pool).await.unwrap();
+    assert_eq!(users, 1);
 }
