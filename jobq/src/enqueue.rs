@@ -28,21 +28,22 @@
 //! ```
 
 use crate::{
-    job::{Defaults, Job, JobId, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout},
-    queue::{BadName, JobQueue, NoQueue, check_queue_name},
-    registry::{DecodeError, Registry, RegistryError},
-    retry::Backoff,
+    job::{Job, JobId, MAX_PAYLOAD, NewJob},
+    queue::{BadName, JobQueue, NoQueue},
+    registry::{DecodeError, RegistryError},
     store::{StoreError, Tx},
-    time::{Millis, millis},
 };
-use chrono::{DateTime, Utc};
-use std::{borrow::Cow, fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
 
 mod function;
 mod many;
+mod options;
+mod raw;
 
 pub use function::{Call, EnqueueExt, JobFn, JobSet};
 pub use many::{EnqueueAll, EnqueueAllError};
+use options::{Options, fill};
+pub use raw::EnqueueRaw;
 
 /// An enqueue under way.
 pub type Enqueuing<'t, T, E = EnqueueError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
@@ -91,201 +92,6 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
     }
 }
 
-/// What an enqueue says beyond the job itself; `None`: as the job type, then the queue, says.
-#[derive(Clone, Debug, Default)]
-struct Options {
-    priority: Option<i16>,
-    max_attempts: Option<u32>,
-    queue: Option<Cow<'static, str>>,
-    timeout: Option<Timeout>,
-    backoff: Option<Backoff>,
-    retain: Option<Duration>,
-    label: Option<String>,
-    due: Option<Due>,
-    on: Option<JobQueue>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Due {
-    After(Duration),
-    At(Millis),
-}
-
-/// The options are the same on every builder.
-macro_rules! options {
-    ($([$($generics:tt)*] $builder:ty;)*) => { $(
-        impl<$($generics)*> $builder {
-            /// Larger runs first; any `i16`.
-            pub fn priority(mut self, priority: i16) -> Self {
-                self.options.priority = Some(priority);
-                self
-            }
-
-            /// Counted starts at most, the first included; at least 1.
-            pub fn max_attempts(mut self, max_attempts: u32) -> Self {
-                self.options.max_attempts = Some(max_attempts);
-                self
-            }
-
-            /// The named lane of work, such as `mail`; at most 64 bytes.
-            pub fn queue(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-                self.options.queue = Some(name.into());
-                self
-            }
-
-            /// How long one attempt may take: a duration above zero, or [`Timeout::Never`].
-            pub fn timeout(mut self, timeout: impl Into<Timeout>) -> Self {
-                self.options.timeout = Some(timeout.into());
-                self
-            }
-
-            /// The wait between attempts, after every kind of failure.
-            pub fn backoff(mut self, backoff: Backoff) -> Self {
-                self.options.backoff = Some(backoff);
-                self
-            }
-
-            /// How long the row is kept once the job has ended.
-            pub fn retain(mut self, retain: Duration) -> Self {
-                self.options.retain = Some(retain);
-                self
-            }
-
-            /// A title for people; cut at 255 characters.
-            pub fn label(mut self, label: impl Into<String>) -> Self {
-                self.options.label = Some(label.into());
-                self
-            }
-
-            /// Not before this long after the enqueue, by the queue's clock. The last of `delay` and `run_at` holds.
-            pub fn delay(mut self, delay: Duration) -> Self {
-                self.options.due = Some(Due::After(delay));
-                self
-            }
-
-            /// Not before this instant; one in the past means now.
-            pub fn run_at(mut self, at: DateTime<Utc>) -> Self {
-                self.options.due = Some(Due::At(whole_millis(at)));
-                self
-            }
-
-            /// The queue to enqueue in, whatever is installed or in scope.
-            pub fn on(mut self, queue: &JobQueue) -> Self {
-                self.options.on = Some(queue.clone());
-                self
-            }
-        }
-    )* };
-}
-
-options! {
-    ['t, J: Job] Enqueue<'t, J>;
-    ['t, J: Job] EnqueueAll<'t, J>;
-    ['t] EnqueueRaw<'t>;
-}
-
-impl Options {
-    fn on(queue: &JobQueue) -> Self {
-        Self { on: Some(queue.clone()), ..Self::default() }
-    }
-
-    /// The queue that is meant.
-    fn target(&self) -> Result<JobQueue, NoQueue> {
-        self.on.clone().map_or_else(JobQueue::current, Ok)
-    }
-
-    /// A job of this type with everything but its own payload and label, checked.
-    fn template(
-        &self,
-        job_type: &'static str,
-        defaults: &Defaults,
-        queue: &JobQueue,
-        now: Millis,
-    ) -> Result<NewJob, EnqueueError> {
-        let name = self.queue.clone().unwrap_or(Cow::Borrowed(defaults.queue));
-        check_queue_name(&name)?;
-        let max_attempts = self.max_attempts.or(defaults.max_attempts);
-        let timeout = self.timeout.or(defaults.timeout);
-        if max_attempts == Some(0) {
-            return Err(EnqueueError::NoAttempts);
-        }
-        if timeout == Some(Timeout::After(Duration::ZERO)) {
-            return Err(EnqueueError::NoTime);
-        }
-        self.backoff.map_or(Ok(()), check_backoff)?;
-        Ok(NewJob {
-            job_type: Cow::Borrowed(job_type),
-            queue: name,
-            payload: String::new(),
-            priority: self.priority.unwrap_or(defaults.priority),
-            run_at: self.due.map(|due| due.instant(now)),
-            max_attempts: max_attempts.unwrap_or_else(|| queue.default_max_attempts()),
-            timeout,
-            backoff: self.backoff,
-            label: self.label.as_deref().map(cut_label),
-            retain: self.retain.or(defaults.retain),
-        })
-    }
-}
-
-impl Due {
-    /// Never before what was asked: parts of a millisecond are rounded up, and what is out of range is "never".
-    fn instant(self, now: Millis) -> Millis {
-        match self {
-            Self::At(at) => at,
-            Self::After(delay) => {
-                now.saturating_add(millis(delay.saturating_add(Duration::from_nanos(999_999))))
-            }
-        }
-    }
-}
-
-/// The first whole millisecond that is not before `at`.
-fn whole_millis(at: DateTime<Utc>) -> Millis {
-    let begun = at.timestamp_subsec_nanos() % 1_000_000 != 0;
-    at.timestamp_millis().saturating_add(begun.into())
-}
-
-/// The template, filled with this payload and, unless the enqueue gave one, its label.
-fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueError> {
-    let written = serde_json::to_string(job)
-        .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
-    new.payload = checked_size(J::TYPE, written?)?;
-    new.label = new.label.or_else(|| job.label().as_deref().map(cut_label));
-    Ok(new)
-}
-
-fn checked_size(job_type: &'static str, payload: String) -> Result<String, EnqueueError> {
-    match payload.len() {
-        bytes if bytes > MAX_PAYLOAD => Err(EnqueueError::TooLarge { job_type, bytes }),
-        _ => Ok(payload),
-    }
-}
-
-/// At most [`MAX_LABEL`] characters; a cut is marked.
-fn cut_label(label: &str) -> String {
-    let whole = label.replace('\0', "\u{fffd}");
-    match whole.char_indices().nth(MAX_LABEL) {
-        None => whole,
-        Some(_) => whole.chars().take(MAX_LABEL - 1).chain(['…']).collect(),
-    }
-}
-
-/// Numbers that JSON can't hold, or that mean nothing, would make a row that can't be read back.
-fn check_backoff(backoff: Backoff) -> Result<(), EnqueueError> {
-    let (factor, jitter) = match backoff {
-        Backoff::Exponential { factor, jitter, .. } => (factor, jitter),
-        Backoff::Fixed { jitter, .. } => (1.0, jitter),
-    };
-    if !(factor.is_finite() && factor >= 1.0) {
-        return Err(EnqueueError::BadBackoff(format!("its factor is {factor}; it must be at least 1")));
-    }
-    if !(0.0..=1.0).contains(&jitter) {
-        return Err(EnqueueError::BadBackoff(format!("its jitter is {jitter}; it must be from 0 to 1")));
-    }
-    Ok(())
-}
-
 async fn store(queue: &JobQueue, jobs: Vec<NewJob>, tx: Option<Tx<'_>>) -> Result<Vec<JobId>, StoreError> {
     match tx {
         Some(tx) => queue.store().enqueue_in(tx, jobs, queue.now()).await,
@@ -323,59 +129,6 @@ impl<J: Job> fmt::Debug for JobHandle<J> {
     }
 }
 
-/// A job given by its stored name, on its way into a queue: [`JobQueue::enqueue_raw`]. Awaiting it stores the job.
-///
-/// # Errors
-/// Awaiting it gives an [`EnqueueError`]; then nothing is stored.
-///
-/// # Cancel safety
-/// Dropping it while it is awaited loses the answer only: the job is stored whole or not at all.
-#[must_use = "an enqueue does nothing until it is awaited"]
-pub struct EnqueueRaw<'t> {
-    job_type: String,
-    payload: serde_json::Value,
-    options: Options,
-    tx: Option<Tx<'t>>,
-}
-
-impl EnqueueRaw<'_> {
-    /// Enqueues inside the caller's own transaction on the same database: see [`Enqueue::in_tx`].
-    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> EnqueueRaw<'u> {
-        EnqueueRaw {
-            job_type: self.job_type,
-            payload: self.payload,
-            options: self.options,
-            tx: Some(tx.into()),
-        }
-    }
-
-    fn new_job(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
-        let registry = Registry::linked()?;
-        let entry = registry.get(&self.job_type).ok_or_else(|| EnqueueError::UnknownType {
-            job_type: self.job_type.clone(),
-            known: registry.iter().map(|entry| entry.job_type).collect(),
-        })?;
-        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, queue.now())?;
-        new.payload = checked_size(entry.job_type, self.payload.to_string())?;
-        let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
-        new.label = new.label.or_else(|| label.as_deref().map(cut_label));
-        Ok(new)
-    }
-}
-
-impl<'t> IntoFuture for EnqueueRaw<'t> {
-    type Output = Result<JobId, EnqueueError>;
-    type IntoFuture = Enqueuing<'t, JobId>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let queue = self.options.target()?;
-            let new = self.new_job(&queue)?;
-            Ok(store_one(&queue, new, self.tx).await?)
-        })
-    }
-}
-
 impl JobQueue {
     /// Starts to enqueue a job in this queue; awaiting the builder stores it.
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'static, J> {
@@ -395,7 +148,7 @@ impl JobQueue {
         job_type: impl Into<String>,
         payload: serde_json::Value,
     ) -> EnqueueRaw<'static> {
-        EnqueueRaw { job_type: job_type.into(), payload, options: Options::on(self), tx: None }
+        EnqueueRaw::new(job_type.into(), payload, Options::on(self))
     }
 }
 

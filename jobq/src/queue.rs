@@ -23,22 +23,17 @@
 use crate::{
     job::{Attempt, JobId, JobRow, MAX_NAME},
     state::{Edge, JobState},
-    store::{
-        Acted, Count, JobFilter, Retention, Store, StoreError,
-        sqlite::{Durability, SqliteOptions, SqliteStore},
-    },
-    time::{Clock, Millis, SystemClock},
+    store::{Acted, Count, JobFilter, Retention, Store, StoreError},
+    time::{Clock, Millis},
 };
-use std::{
-    fmt,
-    future::Future,
-    num::NonZeroU32,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc};
+
+mod current;
+mod open;
+
+pub use current::{NoQueue, spawn};
+use open::Settings;
+pub use open::{EnvError, JobQueueOptions};
 
 /// A handle to a queue of jobs in a store. Cloning it is cheap and gives the same queue.
 #[derive(Clone)]
@@ -50,84 +45,11 @@ struct Inner {
     settings: Settings,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    default_max_attempts: u32,
-    retention: Retention,
-}
-
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-
-impl Default for Settings {
-    fn default() -> Self {
-        let retention = Retention { finished: Some(WEEK), dead: None };
-        Self { default_max_attempts: 3, retention }
-    }
-}
-
 impl JobQueue {
     /// A queue on any store, with the default settings.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let settings = Settings::default();
         Self(Arc::new(Inner { store, clock, settings }))
-    }
-
-    /// Opens the queue in a SQLite file, with the default settings: a path, or a URL such as `sqlite://app.db`. A missing
-    /// file is created, in a directory that is there; the tables are brought up to date; the full path is logged.
-    ///
-    /// # Errors
-    /// [`QueueError::Store`], naming the full path, where the file can't be used, and [`QueueError::Settings`] where
-    /// another kind of database is named.
-    pub async fn open(url_or_path: impl AsRef<str>) -> Result<Self, QueueError> {
-        Self::options().open(url_or_path).await
-    }
-
-    /// The same, and never creates a file.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and where there is no such file.
-    pub async fn open_existing(url_or_path: impl AsRef<str>) -> Result<Self, QueueError> {
-        Self::options().open_existing(url_or_path).await
-    }
-
-    /// Opens the queue in the file of an application's pool, so that [`in_tx`](crate::enqueue::Enqueue::in_tx) can join
-    /// its transactions. Only the path is taken over: the queue has connections of its own.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and where the pool's database is in memory.
-    pub async fn open_pool(pool: &sqlx::SqlitePool) -> Result<Self, QueueError> {
-        Self::options().open_pool(pool).await
-    }
-
-    /// Opens the queue that the environment names.
-    ///
-    /// - `JOBQ_DATABASE`, or where that is not set `DATABASE_URL`: the file, as a path or a `sqlite:` URL.
-    /// - `WORKER_DEFAULT_MAX_ATTEMPTS`: counted starts at most, for jobs whose enqueue and type say nothing. It acts at the
-    ///   enqueue, so it is the enqueueing program that needs it.
-    ///
-    /// A variable that is set to nothing counts as not set.
-    ///
-    /// # Errors
-    /// [`QueueError::Env`] names the variable and says what to write; else as [`open`](Self::open).
-    pub async fn from_env() -> Result<Self, QueueError> {
-        Self::from_vars(environment).await
-    }
-
-    /// The same from wherever a program keeps its settings: `look_up` gives the value of a variable.
-    ///
-    /// # Errors
-    /// As [`from_env`](Self::from_env).
-    pub async fn from_vars(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, QueueError> {
-        let options = Self::options().vars(&look_up)?;
-        let file = database("JOBQ_DATABASE", &look_up).transpose();
-        let file = file.or_else(|| database("DATABASE_URL", &look_up).transpose()).transpose()?;
-        let file = file.ok_or_else(|| EnvError {
-            variable: "JOBQ_DATABASE",
-            value: None,
-            why: "it is not set, and DATABASE_URL is not either; write the path of the file, such as app.db"
-                .into(),
-        })?;
-        options.open_file(file).await
     }
 
     /// Settings for a queue that is to be opened.
@@ -169,263 +91,6 @@ impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("JobQueue").field(&self.describe()).finish()
     }
-}
-
-/// Settings for a queue that is to be opened: [`JobQueue::options`].
-///
-/// ```no_run
-/// # use jobq::{prelude::*, store::sqlite::Durability};
-/// # async fn doc() -> Result<(), jobq::QueueError> {
-/// let queue = JobQueue::options()
-///     .durability(Durability::Process)
-///     .deadline(secs(10))
-///     .default_max_attempts(5)
-///     .keep_dead(days(90))
-///     .open("sqlite://app.db")
-///     .await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Default)]
-#[must_use = "options do nothing until a queue is opened with them"]
-pub struct JobQueueOptions {
-    settings: Settings,
-    durability: Option<Durability>,
-    deadline: Option<Duration>,
-    clock: Option<Arc<dyn Clock>>,
-}
-
-impl JobQueueOptions {
-    /// Counted starts at most, for jobs whose enqueue and type say nothing; at least 1, by default 3.
-    pub fn default_max_attempts(mut self, max_attempts: u32) -> Self {
-        self.settings.default_max_attempts = max_attempts;
-        self
-    }
-
-    /// How long completed and cancelled jobs are kept, `None` for ever; by default 7 days.
-    pub fn keep_finished(mut self, keep: impl Into<Option<Duration>>) -> Self {
-        self.settings.retention.finished = keep.into();
-        self
-    }
-
-    /// How long dead jobs are kept, `None` for ever; by default for ever.
-    pub fn keep_dead(mut self, keep: impl Into<Option<Duration>>) -> Self {
-        self.settings.retention.dead = keep.into();
-        self
-    }
-
-    /// What a commit of the SQLite store outlives; a power cut by default.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
-        self
-    }
-
-    /// How long an enqueue or an act waits for the write lock of the SQLite file before it is `Busy`; 5 s by default.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// Where the queue takes the time from; the system's clock by default.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Opens the queue in a SQLite file: see [`JobQueue::open`].
-    ///
-    /// # Errors
-    /// As [`JobQueue::open`], and [`QueueError::Settings`] where a setting can't be used.
-    pub async fn open(self, url_or_path: impl AsRef<str>) -> Result<JobQueue, QueueError> {
-        let file = sqlite_file(url_or_path.as_ref())?;
-        self.open_file(file).await
-    }
-
-    /// The same, and never creates a file.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and where there is no such file.
-    pub async fn open_existing(self, url_or_path: impl AsRef<str>) -> Result<JobQueue, QueueError> {
-        let file = sqlite_file(url_or_path.as_ref())?.create(false);
-        self.open_file(file).await
-    }
-
-    /// Opens the queue in the file of an application's pool: see [`JobQueue::open_pool`].
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and where the pool's database is in memory.
-    pub async fn open_pool(self, pool: &sqlx::SqlitePool) -> Result<JobQueue, QueueError> {
-        self.open_file(SqliteOptions::from_pool(pool)?).await
-    }
-
-    async fn open_file(self, mut file: SqliteOptions) -> Result<JobQueue, QueueError> {
-        self.settings.check()?;
-        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
-        file = file.clock(clock.clone());
-        if let Some(durability) = self.durability {
-            file = file.durability(durability);
-        }
-        if let Some(deadline) = self.deadline {
-            file = file.deadline(deadline);
-        }
-        self.with_store(Arc::new(SqliteStore::open(file).await?), clock)
-    }
-
-    /// Reads `WORKER_DEFAULT_MAX_ATTEMPTS` from the environment; unset or empty leaves the setting as it is.
-    ///
-    /// # Errors
-    /// [`QueueError::Env`] names the variable and says what to write.
-    pub fn env(self) -> Result<Self, QueueError> {
-        self.vars(environment)
-    }
-
-    /// The same from wherever a program keeps its settings: `look_up` gives the value of a variable.
-    ///
-    /// # Errors
-    /// As [`env`](Self::env).
-    pub fn vars(mut self, look_up: impl Fn(&str) -> Option<String>) -> Result<Self, QueueError> {
-        let attempts = EnvError::read("WORKER_DEFAULT_MAX_ATTEMPTS", look_up, |value| {
-            let wanted = "write a whole number from 1 to 4294967295";
-            value.parse::<NonZeroU32>().map_err(|_| wanted.to_owned())
-        })?;
-        if let Some(attempts) = attempts {
-            self.settings.default_max_attempts = attempts.get();
-        }
-        Ok(self)
-    }
-
-    /// A queue on any store, with these settings.
-    ///
-    /// # Errors
-    /// [`QueueError::Settings`] where a setting can't be used.
-    pub fn with_store(self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<JobQueue, QueueError> {
-        let settings = self.settings;
-        settings.check()?;
-        Ok(JobQueue(Arc::new(Inner { store, clock, settings })))
-    }
-}
-
-impl fmt::Debug for JobQueueOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { settings, durability, deadline, clock: _ } = self;
-        let mut shown = f.debug_struct("JobQueueOptions");
-        shown.field("settings", settings).field("durability", durability).field("deadline", deadline);
-        shown.finish_non_exhaustive()
-    }
-}
-
-impl Settings {
-    fn check(&self) -> Result<(), QueueError> {
-        match self.default_max_attempts {
-            0 => Err(QueueError::Settings(
-                "default_max_attempts is 0, and such a job never runs; 1 means one run and no retry".into(),
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The SQLite file of this URL or path. A URL of another kind would pass for a strange path; it may hold a password, so
-/// only its scheme is shown.
-fn sqlite_file(url_or_path: &str) -> Result<SqliteOptions, QueueError> {
-    match url_or_path.split_once("://") {
-        Some((scheme, _)) if scheme != "sqlite" => Err(QueueError::Settings(format!(
-            "a {scheme} URL is not a queue; write the path of a SQLite file, or a URL such as sqlite://app.db"
-        ))),
-        _ => Ok(SqliteOptions::from_url_or_path(url_or_path)?),
-    }
-}
-
-/// The SQLite file that this variable names; its value may hold a password and is not shown.
-fn database(
-    variable: &'static str,
-    look_up: impl Fn(&str) -> Option<String>,
-) -> Result<Option<SqliteOptions>, EnvError> {
-    EnvError::read(variable, look_up, |value| sqlite_file(value).map_err(|error| error.to_string()))
-        .map_err(|error| EnvError { value: None, ..error })
-}
-
-pub(crate) fn environment(variable: &str) -> Option<String> {
-    std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
-}
-
-// ---- which queue is meant where none is named ------------------------------------------------------------------
-
-tokio::task_local! {
-    static HERE: JobQueue;
-}
-static SCOPED: AtomicBool = AtomicBool::new(false);
-static INSTALLED: RwLock<Option<JobQueue>> = RwLock::new(None);
-
-/// Where an enqueue names no queue with `on(&queue)`, it goes to the queue of the innermost scope or running job that
-/// it is in, else to the installed default.
-impl JobQueue {
-    /// Makes this queue the program's default. A later call replaces it.
-    pub fn install(&self) {
-        *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
-    }
-
-    /// Runs `future` with this queue in place of the default, for that future alone: parallel tests never share one.
-    ///
-    /// A task that `future` starts with `tokio::spawn` is outside; [`spawn`] keeps it inside. Once any scope was
-    /// entered, an enqueue outside of all is answered with [`NoQueue::OutsideScope`] and never goes to a default that
-    /// may not be meant.
-    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
-        SCOPED.store(true, Ordering::Relaxed);
-        self.enter(future).await
-    }
-
-    /// Runs a job of this queue: what it enqueues goes to this queue too.
-    pub(crate) async fn enter<F: Future>(&self, future: F) -> F::Output {
-        HERE.scope(self.clone(), future).await
-    }
-
-    /// The queue that an enqueue without `on(&queue)` goes to here and now.
-    ///
-    /// # Errors
-    /// [`NoQueue`] says what to write.
-    pub fn current() -> Result<Self, NoQueue> {
-        if let Ok(queue) = HERE.try_with(Self::clone) {
-            return Ok(queue);
-        }
-        if SCOPED.load(Ordering::Relaxed) {
-            return Err(NoQueue::OutsideScope);
-        }
-        let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
-        installed.clone().ok_or(NoQueue::NoneInstalled)
-    }
-}
-
-/// `tokio::spawn` that keeps the queue of the running job or of the scope that it is called in.
-///
-/// # Panics
-/// Outside of a tokio runtime, as `tokio::spawn` does.
-pub fn spawn<F>(future: F) -> tokio::task::JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    match HERE.try_with(JobQueue::clone) {
-        Ok(queue) => tokio::spawn(HERE.scope(queue, future)),
-        Err(_) => tokio::spawn(future),
-    }
-}
-
-/// No queue is meant where an enqueue names none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoQueue {
-    /// Nothing was installed.
-    #[error(
-        "no queue to enqueue in: call `queue.install()` once at the start of the program, or name the queue with \
-         `.on(&queue)`"
-    )]
-    NoneInstalled,
-    /// This program gives queues to scopes, and this task is in none of them.
-    #[error(
-        "this task is outside of every queue's scope: start it with `jobq::spawn` instead of `tokio::spawn`, enter \
-         one with `queue.scope(future)`, or name the queue with `.on(&queue)`"
-    )]
-    OutsideScope,
 }
 
 /// Whether a queue can have this name.
@@ -647,34 +312,5 @@ fn verb(edge: Edge) -> &'static str {
         Edge::Retry => "be retried",
         Edge::RunNow => "be run before their time",
         Edge::Delete => "be deleted",
-    }
-}
-
-/// An environment variable that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable}{}: {why}", value.as_ref().map(|value| format!("={value:?}")).unwrap_or_default())]
-pub struct EnvError {
-    /// Its name.
-    pub variable: &'static str,
-    /// Its value, where it is set.
-    pub value: Option<String>,
-    /// What is wrong and what to write.
-    pub why: String,
-}
-
-impl EnvError {
-    /// Reads `variable` with `parse`, which says what a right value is; unset and empty are `None`.
-    pub(crate) fn read<T>(
-        variable: &'static str,
-        look_up: impl Fn(&str) -> Option<String>,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Self> {
-        let Some(value) = look_up(variable).filter(|value| !value.trim().is_empty()) else {
-            return Ok(None);
-        };
-        match parse(value.trim()) {
-            Ok(parsed) => Ok(Some(parsed)),
-            Err(why) => Err(Self { variable, value: Some(value), why }),
-        }
     }
 }

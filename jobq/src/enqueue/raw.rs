@@ -1,0 +1,71 @@
+//! EnqueueRaw: a job by its stored name, checked against the linked jobs.
+
+use super::{
+    EnqueueError, Enqueuing, Options,
+    options::{checked_size, cut_label},
+    store_one,
+};
+use crate::{
+    job::{JobId, NewJob},
+    queue::JobQueue,
+    registry::Registry,
+    store::Tx,
+};
+use std::sync::Arc;
+
+/// A job given by its stored name, on its way into a queue: [`JobQueue::enqueue_raw`]. Awaiting it stores the job.
+///
+/// # Errors
+/// Awaiting it gives an [`EnqueueError`]; then nothing is stored.
+///
+/// # Cancel safety
+/// Dropping it while it is awaited loses the answer only: the job is stored whole or not at all.
+#[must_use = "an enqueue does nothing until it is awaited"]
+pub struct EnqueueRaw<'t> {
+    job_type: String,
+    payload: serde_json::Value,
+    pub(super) options: Options,
+    tx: Option<Tx<'t>>,
+}
+
+impl EnqueueRaw<'_> {
+    pub(super) fn new(job_type: String, payload: serde_json::Value, options: Options) -> EnqueueRaw<'static> {
+        EnqueueRaw { job_type, payload, options, tx: None }
+    }
+
+    /// Enqueues inside the caller's own transaction on the same database: see [`Enqueue::in_tx`](super::Enqueue::in_tx).
+    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> EnqueueRaw<'u> {
+        EnqueueRaw {
+            job_type: self.job_type,
+            payload: self.payload,
+            options: self.options,
+            tx: Some(tx.into()),
+        }
+    }
+
+    fn new_job(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
+        let registry = Registry::linked()?;
+        let entry = registry.get(&self.job_type).ok_or_else(|| EnqueueError::UnknownType {
+            job_type: self.job_type.clone(),
+            known: registry.iter().map(|entry| entry.job_type).collect(),
+        })?;
+        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, queue.now())?;
+        new.payload = checked_size(entry.job_type, self.payload.to_string())?;
+        let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
+        new.label = new.label.or_else(|| label.as_deref().map(cut_label));
+        Ok(new)
+    }
+}
+
+impl<'t> IntoFuture for EnqueueRaw<'t> {
+    type Output = Result<JobId, EnqueueError>;
+    type IntoFuture = Enqueuing<'t, JobId>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let queue = self.options.target()?;
+            let new = self.new_job(&queue)?;
+            Ok(store_one(&queue, new, self.tx).await?)
+        })
+    }
+}
