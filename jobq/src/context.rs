@@ -4,32 +4,53 @@ use crate::{
     job::{JobId, Lease},
     store::Claimed,
 };
-use std::sync::Arc;
-use tokio::sync::watch;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::Notify;
 
 /// The job that runs, seen from inside. A parameter `ctx: &JobContext` of a job function is given one.
 #[derive(Clone, Debug)]
 pub struct JobContext {
     job: Arc<Claimed>,
-    cancelled: watch::Receiver<bool>,
+    cancel: CancelSwitch,
 }
 
 /// Tells a running job to stop.
-#[derive(Clone, Debug)]
-pub struct CancelSwitch(Arc<watch::Sender<bool>>);
+#[derive(Clone, Debug, Default)]
+pub struct CancelSwitch(Arc<Signal>);
+
+#[derive(Debug, Default)]
+struct Signal {
+    fired: AtomicBool,
+    waiting: Notify,
+}
 
 impl CancelSwitch {
     /// Fires [`JobContext::cancelled`]. Firing twice is firing once.
     pub fn fire(&self) {
-        self.0.send_replace(true);
+        self.0.fired.store(true, Ordering::Release);
+        self.0.waiting.notify_waiters();
+    }
+
+    /// Whether it has fired.
+    pub fn has_fired(&self) -> bool {
+        self.0.fired.load(Ordering::Acquire)
     }
 }
 
 impl JobContext {
     /// The context of a claimed job, and the switch that cancels it.
     pub fn new(job: Arc<Claimed>) -> (Self, CancelSwitch) {
-        let (switch, cancelled) = watch::channel(false);
-        (Self { job, cancelled }, CancelSwitch(Arc::new(switch)))
+        let cancel = CancelSwitch::default();
+        (
+            Self {
+                job,
+                cancel: cancel.clone(),
+            },
+            cancel,
+        )
     }
 
     /// The job's name.
@@ -72,15 +93,15 @@ impl JobContext {
     /// # Cancel safety
     /// May be dropped and called again at will.
     pub async fn cancelled(&self) {
-        let mut cancelled = self.cancelled.clone();
-        // A switch that is gone can't fire any more: wait for ever.
-        if cancelled.wait_for(|fired| *fired).await.is_err() {
-            std::future::pending::<()>().await;
+        // Made before the look, so that a switch fired in between is not missed.
+        let fired = self.cancel.0.waiting.notified();
+        if !self.cancel.has_fired() {
+            fired.await;
         }
     }
 
     /// Whether [`cancelled`](Self::cancelled) has fired: for loops of `blocking` jobs.
     pub fn is_cancelled(&self) -> bool {
-        *self.cancelled.borrow()
+        self.cancel.has_fired()
     }
 }

@@ -1,1 +1,520 @@
-//! One claimed job → one Verdict; touches no store.
+//! One claimed job → one Verdict: running it, and apart from that the pure step from what happened to what follows.
+
+use crate::{
+    context::{CancelSwitch, JobContext},
+    job::{AttemptOutcome, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
+    registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
+    retry::Backoff,
+    store::{Claimed, Next},
+    time::{Clock, Millis, Sleep, millis},
+};
+use std::{
+    any::Any,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+use tracing::Span;
+
+mod threads;
+use threads::Threads;
+
+/// A single poll of a handler that takes longer than this is named in a warning: it held a thread of the runtime.
+const LONG_POLL: Duration = Duration::from_secs(1);
+
+// ---- the pure step -------------------------------------------------------------------------------------
+
+/// How an attempt came to its end.
+#[derive(Debug)]
+pub enum Ending {
+    /// The handler returned: the output as JSON text, `None` for `()`, or its error.
+    Returned(Result<Option<String>, JobError>),
+    /// It took longer than this.
+    TimedOut(Duration),
+    /// It panicked with this text.
+    Panicked(String),
+    /// The payload is not what this build's function takes.
+    Undecodable(String),
+    /// The attempt could not be started, for this reason.
+    NotStarted(String),
+    /// Its worker is gone; the text says how that is known.
+    Lost(String),
+    /// Its worker stops and took it from the handler.
+    Stopped,
+    /// Its lease was lost and its handler dropped: there is nothing to store.
+    Forgotten,
+}
+
+/// What a job's row and type say about another attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The attempt that ended; 1 = first run.
+    pub attempt: u32,
+    /// Counted starts at most.
+    pub max_attempts: u32,
+    /// The row's own backoff; it goes before the type's.
+    pub backoff: Option<Backoff>,
+    /// The type's backoff.
+    pub policy: BackoffPolicy,
+}
+
+/// What follows from an attempt: the edge that the job takes. The names are those of the store's methods.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// running → completed.
+    Complete {
+        /// JSON text of the output.
+        result: Option<String>,
+    },
+    /// running → pending, scheduled, dead or cancelled.
+    Fail {
+        /// How it failed.
+        outcome: AttemptOutcome,
+        /// The text for people, cut to its limit.
+        error: String,
+        /// What becomes of the job.
+        next: Next,
+    },
+    /// running → scheduled; the attempt does not count.
+    Snooze {
+        /// When to run it again.
+        run_at: Millis,
+    },
+    /// running → pending; the attempt does not count.
+    Release,
+    /// Nothing: the job is somebody else's by now.
+    Forget,
+}
+
+/// What follows from `ending`. `random` is in 0.0 ..= 1.0 and picks the place within the backoff's jitter.
+///
+/// Pure, but for what a [`BackoffPolicy::Own`] function does; should that one panic, the default backoff is taken.
+pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdict {
+    let failed = |outcome, text: String, error: Option<&JobError>| {
+        let next = match terms.wait(outcome, &text, error, random) {
+            Some(wait) => Next::At(now.saturating_add(millis(wait))),
+            None => Next::Dead,
+        };
+        Verdict::Fail {
+            outcome,
+            error: cut(&text, MAX_ERROR).into_owned(),
+            next,
+        }
+    };
+    match ending {
+        Ending::Returned(Ok(Some(result))) if result.len() > MAX_RESULT => {
+            let text = format!(
+                "the result is {} bytes of JSON, at most {MAX_RESULT} are stored: return less, or a reference to it",
+                result.len()
+            );
+            failed(AttemptOutcome::Failed, text, None)
+        }
+        Ending::Returned(Ok(result)) => Verdict::Complete { result },
+        Ending::Returned(Err(error)) => returned(error, now, failed),
+        Ending::TimedOut(after) => failed(
+            AttemptOutcome::TimedOut,
+            format!("timed out after {after:?}"),
+            None,
+        ),
+        Ending::Panicked(text) => failed(AttemptOutcome::Panicked, format!("panicked: {text}"), None),
+        Ending::Undecodable(text) => failed(AttemptOutcome::Undecodable, text, None),
+        Ending::NotStarted(text) => failed(AttemptOutcome::Failed, text, None),
+        Ending::Lost(text) => failed(AttemptOutcome::Lost, text, None),
+        Ending::Stopped => Verdict::Release,
+        Ending::Forgotten => Verdict::Forget,
+    }
+}
+
+/// What follows from an error that the handler returned.
+fn returned(
+    error: JobError,
+    now: Millis,
+    failed: impl Fn(AttemptOutcome, String, Option<&JobError>) -> Verdict,
+) -> Verdict {
+    let end = |outcome, next| {
+        let error = cut(&error.to_string(), MAX_ERROR).into_owned();
+        Verdict::Fail { outcome, error, next }
+    };
+    match error.class() {
+        ErrorClass::Snooze(delay) => Verdict::Snooze {
+            run_at: now.saturating_add(millis(delay)),
+        },
+        ErrorClass::Dead => end(AttemptOutcome::Failed, Next::Dead),
+        ErrorClass::Cancel => end(AttemptOutcome::Cancelled, Next::Cancelled),
+        ErrorClass::Retry | ErrorClass::RetryIn(_) => {
+            failed(AttemptOutcome::Failed, error.to_string(), Some(&error))
+        }
+    }
+}
+
+impl Terms {
+    /// How long to wait before the next attempt; `None` where there is none left.
+    fn wait(
+        &self,
+        outcome: AttemptOutcome,
+        text: &str,
+        error: Option<&JobError>,
+        random: f64,
+    ) -> Option<Duration> {
+        if self.attempt >= self.max_attempts {
+            return None;
+        }
+        if let Some(ErrorClass::RetryIn(delay)) = error.map(JobError::class) {
+            return Some(delay);
+        }
+        if let Some(backoff) = &self.backoff {
+            return Some(backoff.delay(self.attempt, random));
+        }
+        Some(match self.policy {
+            BackoffPolicy::Set(backoff) => backoff.delay(self.attempt, random),
+            BackoffPolicy::Own(wait) => {
+                let made = JobError::new(text);
+                let error = error.unwrap_or(&made);
+                caught(|| wait(self.attempt, error))
+                    .unwrap_or_else(|_| Backoff::DEFAULT.delay(self.attempt, random))
+            }
+            BackoffPolicy::Unset if outcome == AttemptOutcome::Lost => Duration::ZERO,
+            BackoffPolicy::Unset => Backoff::DEFAULT.delay(self.attempt, random),
+        })
+    }
+}
+
+// ---- running -------------------------------------------------------------------------------------------
+
+/// What a worker tells a running attempt; a later one only goes further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// Go on.
+    #[default]
+    Run,
+    /// The worker stops: `ctx.cancelled()` fires, the handler may still end by itself.
+    Cancel,
+    /// The lease is lost: `ctx.cancelled()` fires, an async handler is dropped.
+    Lost,
+    /// The worker's time is up: whatever still runs is let go.
+    Drop,
+}
+
+/// The line on which a worker gives orders to one running attempt.
+#[derive(Debug)]
+pub struct Orders {
+    latest: Mutex<(Order, Option<Waker>)>,
+    switch: CancelSwitch,
+    overdue: AtomicBool,
+}
+
+impl Orders {
+    /// The line to the attempt whose context `switch` belongs to.
+    pub fn new(switch: CancelSwitch) -> Self {
+        Self {
+            latest: Mutex::default(),
+            switch,
+            overdue: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives an order; one that does not go further than those before is no order.
+    pub fn give(&self, order: Order) {
+        let waker = {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            if order <= latest.0 {
+                return;
+            }
+            latest.0 = order;
+            latest.1.take()
+        };
+        self.switch.fire();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether the attempt's time is over and its `blocking` body has not returned.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed)
+    }
+
+    /// The latest order; the next one wakes `cx`.
+    fn look(&self, cx: &Context<'_>) -> Order {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut latest.1 {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+        latest.0
+    }
+}
+
+/// A future on its way to a thread of its own.
+pub type Body = Pin<Box<dyn Future<Output = Ending> + Send>>;
+
+/// Runs claimed jobs; touches no store.
+pub struct Executor {
+    data: Arc<DataMap>,
+    clock: Arc<dyn Clock>,
+    timeout: Timeout,
+    scope: Box<dyn Fn(Body) -> Body + Send + Sync>,
+    threads: Threads,
+}
+
+impl Executor {
+    /// `timeout` holds for jobs whose row has none. `scope` surrounds the body of a `blocking` job on its thread with
+    /// what the caller surrounds the call of [`attempt`](Self::attempt) with.
+    pub fn new(
+        data: Arc<DataMap>,
+        clock: Arc<dyn Clock>,
+        timeout: Timeout,
+        scope: impl Fn(Body) -> Body + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            data,
+            clock,
+            timeout,
+            scope: Box::new(scope),
+            threads: Threads::default(),
+        }
+    }
+
+    /// Runs one attempt to its end, whatever its handler does, and says what follows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops an async handler with it; a `blocking` one is left to itself.
+    pub async fn attempt(
+        &self,
+        entry: &'static JobEntry,
+        job: Arc<Claimed>,
+        ctx: JobContext,
+        orders: &Orders,
+    ) -> Verdict {
+        let terms = Terms {
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            backoff: job.backoff,
+            policy: entry.backoff,
+        };
+        let ending = if entry.blocking {
+            self.on_own_thread(entry, job, ctx, orders).await
+        } else {
+            self.in_place(entry, &job, &ctx, orders).await
+        };
+        let now = self.clock.now();
+        // A user's Display can panic as well.
+        caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
+            let text = format!("its error could not be written: panicked: {panic}");
+            verdict(Ending::NotStarted(text), &terms, now, fastrand::f64())
+        })
+    }
+
+    async fn in_place(
+        &self,
+        entry: &'static JobEntry,
+        job: &Claimed,
+        ctx: &JobContext,
+        orders: &Orders,
+    ) -> Ending {
+        let span = span_of(job);
+        let mut body = match start(entry, job, ctx, &self.data, &span) {
+            Ok(body) => body,
+            Err(ending) => return ending,
+        };
+        let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
+        let ending = poll_fn(|cx| {
+            let order = orders.look(cx);
+            if let Poll::Ready(ending) = poll_body(&mut body, cx, &span, job) {
+                return Poll::Ready(given_up(ending, order));
+            }
+            // The handler has just been polled with the switch fired: what it wanted to do last is done.
+            match order {
+                Order::Drop => return Poll::Ready(Ending::Stopped),
+                Order::Lost => return Poll::Ready(Ending::Forgotten),
+                Order::Run | Order::Cancel => {}
+            }
+            let Poll::Ready(after) = limit.poll(cx) else {
+                return Poll::Pending;
+            };
+            orders.switch.fire();
+            let _last_chance = poll_body(&mut body, cx, &span, job);
+            Poll::Ready(Ending::TimedOut(after))
+        })
+        .await;
+        let _inside = span.enter();
+        match caught(|| drop(body)) {
+            Err(panic) if !matches!(ending, Ending::Returned(_)) => {
+                tracing::warn!(panic, "the job's handler panicked while it was dropped");
+                ending
+            }
+            _ => ending,
+        }
+    }
+
+    async fn on_own_thread(
+        &self,
+        entry: &'static JobEntry,
+        job: Arc<Claimed>,
+        ctx: JobContext,
+        orders: &Orders,
+    ) -> Ending {
+        let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
+        let mut returned = match self.lend_thread(entry, job.clone(), ctx) {
+            Ok(returned) => returned,
+            Err(error) => return Ending::NotStarted(format!("no thread for a blocking job: {error}")),
+        };
+        let mut over = None;
+        poll_fn(|cx| {
+            let order = orders.look(cx);
+            if let Poll::Ready(ending) = Pin::new(&mut returned).poll(cx) {
+                let ending = ending.unwrap_or_else(|_| Ending::Panicked("its thread ended".into()));
+                return Poll::Ready(over.map_or_else(|| given_up(ending, order), Ending::TimedOut));
+            }
+            if order == Order::Drop {
+                return Poll::Ready(over.map_or(Ending::Stopped, Ending::TimedOut));
+            }
+            if over.is_none()
+                && let Poll::Ready(after) = limit.poll(cx)
+            {
+                over = Some(after);
+                orders.overdue.store(true, Ordering::Relaxed);
+                orders.switch.fire();
+                let (id, job_type) = (job.id, &job.job_type);
+                tracing::warn!(%id, job_type, ?after, "a blocking job is past its time-out: it was told to stop and keeps lease and slot until it returns");
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Starts the job on a thread of jobq's own; the answer comes when its body has returned.
+    fn lend_thread(
+        &self,
+        entry: &'static JobEntry,
+        job: Arc<Claimed>,
+        ctx: JobContext,
+    ) -> std::io::Result<oneshot::Receiver<Ending>> {
+        let (tell, told) = oneshot::channel();
+        let data = self.data.clone();
+        let body: Body = Box::pin(async move {
+            let span = span_of(&job);
+            let mut body = match start(entry, &job, &ctx, &data, &span) {
+                Ok(body) => body,
+                Err(ending) => return ending,
+            };
+            let ending = poll_fn(|cx| poll_quietly(&mut body, cx, &span)).await;
+            let _inside = span.enter();
+            let _said = caught(|| drop(body));
+            ending
+        });
+        let body = (self.scope)(body);
+        let runtime = tokio::runtime::Handle::current();
+        self.threads.run(Box::new(move || {
+            let _inside = runtime.enter();
+            // Nobody listens any more when the worker has stopped meanwhile.
+            let _unheard = tell.send(threads::block_on(body));
+        }))?;
+        Ok(told)
+    }
+}
+
+/// The time that an attempt has; its timer is made when it is first waited for, so a job that never waits pays none.
+struct Limit<'a> {
+    clock: &'a dyn Clock,
+    after: Option<(Duration, Duration)>,
+    timer: Option<Sleep<'a>>,
+}
+
+impl<'a> Limit<'a> {
+    fn new(timeout: Timeout, clock: &'a dyn Clock) -> Self {
+        let after = match timeout {
+            Timeout::After(limit) => Some((limit, clock.steady().saturating_add(limit))),
+            Timeout::Never => None,
+        };
+        Self {
+            clock,
+            after,
+            timer: None,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
+        let Some((limit, until)) = self.after else {
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| self.clock.sleep_until(until));
+        timer.as_mut().poll(cx).map(|()| limit)
+    }
+}
+
+/// An error after the worker's call to stop is the handler giving up, not failing: it costs no attempt.
+fn given_up(ending: Ending, order: Order) -> Ending {
+    match ending {
+        Ending::Returned(Err(error)) if order >= Order::Cancel && error.class() == ErrorClass::Retry => {
+            Ending::Stopped
+        }
+        ending => ending,
+    }
+}
+
+fn span_of(job: &Claimed) -> Span {
+    tracing::info_span!("job", id = %job.id, job_type = job.job_type, attempt = job.attempt)
+}
+
+/// Decodes the payload and makes the handler's future.
+fn start<'a>(
+    entry: &'static JobEntry,
+    job: &'a Claimed,
+    ctx: &'a JobContext,
+    data: &'a DataMap,
+    span: &Span,
+) -> Result<Attempting<'a>, Ending> {
+    let _inside = span.enter();
+    match caught(|| (entry.run)(&job.payload, ctx, data)) {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
+        Err(panic) => Err(Ending::Panicked(panic)),
+    }
+}
+
+/// Polls a handler on a thread of the runtime, and says so when it held that thread for long.
+fn poll_body(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span, job: &Claimed) -> Poll<Ending> {
+    let begun = Instant::now();
+    let polled = poll_quietly(body, cx, span);
+    let held = begun.elapsed();
+    if held >= LONG_POLL {
+        let (id, job_type) = (job.id, &job.job_type);
+        tracing::warn!(%id, job_type, ?held, "a job held a thread of the runtime without awaiting; mark its function `blocking`");
+    }
+    polled
+}
+
+fn poll_quietly(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span) -> Poll<Ending> {
+    let _inside = span.enter();
+    match caught(|| body.as_mut().poll(cx)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(returned)) => Poll::Ready(Ending::Returned(returned)),
+        Err(panic) => Poll::Ready(Ending::Panicked(panic)),
+    }
+}
+
+/// What `act` gives, or the text of its panic.
+pub(crate) fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(panic_text)
+}
+
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = match panic.downcast::<String>() {
+        Ok(text) => return *text,
+        Err(panic) => match panic.downcast::<&'static str>() {
+            Ok(text) => return (*text).to_owned(),
+            Err(panic) => panic,
+        },
+    };
+    // The value's own drop may panic again.
+    let _again = catch_unwind(AssertUnwindSafe(|| drop(text)));
+    "a value that is not text".to_owned()
+}

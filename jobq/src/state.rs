@@ -51,8 +51,14 @@ pub enum Edge {
 
 impl JobState {
     /// All six, in the order of a job's life.
-    pub const ALL: [Self; 6] =
-        [Self::Scheduled, Self::Pending, Self::Running, Self::Completed, Self::Dead, Self::Cancelled];
+    pub const ALL: [Self; 6] = [
+        Self::Scheduled,
+        Self::Pending,
+        Self::Running,
+        Self::Completed,
+        Self::Dead,
+        Self::Cancelled,
+    ];
 
     /// The stored number.
     pub const fn code(self) -> i64 {
@@ -61,7 +67,10 @@ impl JobState {
 
     /// The state with this stored number.
     pub fn from_code(code: i64) -> Option<Self> {
-        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code)).copied()
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| Self::ALL.get(code))
+            .copied()
     }
 
     /// The word for it, in every surface.
@@ -108,7 +117,10 @@ impl FromStr for JobState {
     type Err = UnknownState;
 
     fn from_str(word: &str) -> Result<Self, UnknownState> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word).ok_or_else(|| UnknownState(word.into()))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == word)
+            .ok_or_else(|| UnknownState(word.into()))
     }
 }
 
