@@ -44,13 +44,7 @@ impl JobContext {
     /// The context of a claimed job, and the switch that cancels it.
     pub fn new(job: Arc<Claimed>) -> (Self, CancelSwitch) {
         let cancel = CancelSwitch::default();
-        (
-            Self {
-                job,
-                cancel: cancel.clone(),
-            },
-            cancel,
-        )
+        (Self { job, cancel: cancel.clone() }, cancel)
     }
 
     /// The job's name.

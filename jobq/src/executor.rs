@@ -102,11 +102,7 @@ pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdi
             Some(wait) => Next::At(now.saturating_add(millis(wait))),
             None => Next::Dead,
         };
-        Verdict::Fail {
-            outcome,
-            error: cut(&text, MAX_ERROR).into_owned(),
-            next,
-        }
+        Verdict::Fail { outcome, error: cut(&text, MAX_ERROR).into_owned(), next }
     };
     match ending {
         Ending::Returned(Ok(Some(result))) if result.len() > MAX_RESULT => {
@@ -118,11 +114,9 @@ pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdi
         }
         Ending::Returned(Ok(result)) => Verdict::Complete { result },
         Ending::Returned(Err(error)) => returned(error, now, failed),
-        Ending::TimedOut(after) => failed(
-            AttemptOutcome::TimedOut,
-            format!("timed out after {after:?}"),
-            None,
-        ),
+        Ending::TimedOut(after) => {
+            failed(AttemptOutcome::TimedOut, format!("timed out after {after:?}"), None)
+        }
         Ending::Panicked(text) => failed(AttemptOutcome::Panicked, format!("panicked: {text}"), None),
         Ending::Undecodable(text) => failed(AttemptOutcome::Undecodable, text, None),
         Ending::NotStarted(text) => failed(AttemptOutcome::Failed, text, None),
@@ -143,9 +137,7 @@ fn returned(
         Verdict::Fail { outcome, error, next }
     };
     match error.class() {
-        ErrorClass::Snooze(delay) => Verdict::Snooze {
-            run_at: now.saturating_add(millis(delay)),
-        },
+        ErrorClass::Snooze(delay) => Verdict::Snooze { run_at: now.saturating_add(millis(delay)) },
         ErrorClass::Dead => end(AttemptOutcome::Failed, Next::Dead),
         ErrorClass::Cancel => end(AttemptOutcome::Cancelled, Next::Cancelled),
         ErrorClass::Retry | ErrorClass::RetryIn(_) => {
@@ -213,11 +205,7 @@ pub struct Orders {
 impl Orders {
     /// The line to the attempt whose context `switch` belongs to.
     pub fn new(switch: CancelSwitch) -> Self {
-        Self {
-            latest: Mutex::default(),
-            switch,
-            overdue: AtomicBool::new(false),
-        }
+        Self { latest: Mutex::default(), switch, overdue: AtomicBool::new(false) }
     }
 
     /// Gives an order; one that does not go further than those before is no order.
@@ -273,13 +261,7 @@ impl Executor {
         timeout: Timeout,
         scope: impl Fn(Body) -> Body + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            data,
-            clock,
-            timeout,
-            scope: Box::new(scope),
-            threads: Threads::default(),
-        }
+        Self { data, clock, timeout, scope: Box::new(scope), threads: Threads::default() }
     }
 
     /// Runs one attempt to its end, whatever its handler does, and says what follows.
@@ -434,11 +416,7 @@ impl<'a> Limit<'a> {
             Timeout::After(limit) => Some((limit, clock.steady().saturating_add(limit))),
             Timeout::Never => None,
         };
-        Self {
-            clock,
-            after,
-            timer: None,
-        }
+        Self { clock, after, timer: None }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {

@@ -57,13 +57,8 @@ pub struct Defaults {
 
 impl Defaults {
     /// What an attribute without options sets.
-    pub const NONE: Self = Self {
-        queue: "default",
-        priority: 0,
-        max_attempts: None,
-        timeout: None,
-        retain: None,
-    };
+    pub const NONE: Self =
+        Self { queue: "default", priority: 0, max_attempts: None, timeout: None, retain: None };
 }
 
 /// The return types a job may have: `()` and any `Result`.
@@ -360,10 +355,7 @@ impl AttemptOutcome {
 
     /// The outcome with this stored number.
     pub fn from_code(code: i64) -> Option<Self> {
-        usize::try_from(code)
-            .ok()
-            .and_then(|code| Self::ALL.get(code))
-            .copied()
+        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code)).copied()
     }
 
     /// The word for it.
@@ -464,42 +456,27 @@ pub enum ErrorClass {
 impl JobError {
     /// An attempt that failed; the job is tried again after its backoff while attempts are left.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            class: ErrorClass::Retry,
-            source: error.into(),
-        }
+        Self { class: ErrorClass::Retry, source: error.into() }
     }
 
     /// The job is dead at once, whatever attempts are left.
     pub fn dead(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            class: ErrorClass::Dead,
-            source: error.into(),
-        }
+        Self { class: ErrorClass::Dead, source: error.into() }
     }
 
     /// The attempt failed; the next one, if any is left, comes after `delay` instead of the backoff.
     pub fn retry_in(delay: Duration, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            class: ErrorClass::RetryIn(delay),
-            source: error.into(),
-        }
+        Self { class: ErrorClass::RetryIn(delay), source: error.into() }
     }
 
     /// Not now: the job runs again after `delay`, and this attempt does not count.
     pub fn snooze(delay: Duration) -> Self {
-        Self {
-            class: ErrorClass::Snooze(delay),
-            source: "snoozed".into(),
-        }
+        Self { class: ErrorClass::Snooze(delay), source: "snoozed".into() }
     }
 
     /// The job is no longer wanted; it ends as cancelled.
     pub fn cancel(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            class: ErrorClass::Cancel,
-            source: why.into(),
-        }
+        Self { class: ErrorClass::Cancel, source: why.into() }
     }
 
     /// What is to become of the job.
@@ -534,10 +511,7 @@ impl fmt::Display for JobError {
 
 impl fmt::Debug for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobError")
-            .field("class", &self.class)
-            .field("source", &self.source)
-            .finish()
+        f.debug_struct("JobError").field("class", &self.class).field("source", &self.source).finish()
     }
 }
 
@@ -545,11 +519,8 @@ impl fmt::Debug for JobError {
 /// characters, which end a text in some of SQLite's functions, are replaced.
 pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     const ROOM: usize = 40;
-    let whole: Cow<'_, str> = if text.contains('\0') {
-        text.replace('\0', "\u{fffd}").into()
-    } else {
-        text.into()
-    };
+    let whole: Cow<'_, str> =
+        if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() };
     if whole.len() <= limit {
         return whole;
     }

@@ -1,1 +1,380 @@
-//! Sweeps beside the loop: promotion, rescue, prune.
+//! Sweeps beside the loop: promotion of due jobs, rescue of lost workers' jobs, prune of old ones.
+//!
+//! Each sweep is a round that is repeated for ever. An error or a panic in one is logged, and after a wait the round
+//! comes again; it never touches the other sweeps or the worker's loop.
+
+use crate::{
+    executor::{Ending, Terms, Verdict, caught, verdict},
+    job::WorkerId,
+    registry::{BackoffPolicy, Registry},
+    retry::Backoff,
+    store::{ClaimSet, Life, NewWorker, Rescue, Retention, Running, Store, StoreError, WorkerRow},
+    time::Clock,
+};
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// Rows that one commit promotes or rescues at most.
+const ROWS_PER_COMMIT: usize = 1000;
+/// How often the living are counted.
+const ROLL_CALL: Duration = Duration::from_secs(1);
+/// How often old jobs are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at what is due there is at least this, however often the store changes.
+const LOOK_APART: Duration = Duration::from_millis(5);
+
+// ---- what all sweeps share ---------------------------------------------------------------------------------
+
+/// One round of a sweep, its wait included.
+pub(crate) type Round<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+
+/// Something that is to be done again and again beside the loop.
+pub(crate) trait Sweep: Send + 'static {
+    /// What it is called in logs.
+    const NAME: &'static str;
+
+    /// Waits, then does its work once.
+    fn round(&mut self) -> Round<'_>;
+}
+
+/// Repeats the sweep's rounds for ever, whatever becomes of one.
+pub(crate) async fn repeat<S: Sweep>(mut sweep: S, clock: Arc<dyn Clock>, quiet: Arc<Quiet>) {
+    let mut failures = 0;
+    loop {
+        let failed = {
+            let mut round = sweep.round();
+            let polled = poll_fn(|cx| match caught(|| round.as_mut().poll(cx)) {
+                Ok(polled) => polled.map(|done| done.map_err(|error| error.to_string())),
+                Err(panic) => std::task::Poll::Ready(Err(format!("panicked: {panic}"))),
+            });
+            polled.await
+        };
+        let Err(error) = failed else {
+            failures = 0;
+            continue;
+        };
+        failures += 1;
+        if let Some(left_out) = quiet.turn() {
+            tracing::warn!(sweep = S::NAME, error, left_out, "a sweep failed and will run again");
+        }
+        clock.sleep(trouble_wait(failures)).await;
+    }
+}
+
+/// How long to wait after this many failures of the store in a row: from 50 ms, doubling, at most 5 s, spread so that
+/// processes do not fall into step.
+pub(crate) fn trouble_wait(failures: u32) -> Duration {
+    const WAIT: Backoff = Backoff::Exponential {
+        base: Duration::from_millis(50),
+        factor: 2.0,
+        max: Duration::from_secs(5),
+        jitter: 0.5,
+    };
+    WAIT.delay(failures, fastrand::f64())
+}
+
+/// `around`, 15 % more or less.
+fn about(around: Duration) -> Duration {
+    around.mul_f64(0.85 + 0.3 * fastrand::f64())
+}
+
+/// Keeps trouble from flooding the log: ten lines a minute, and the next one says how many were left out.
+pub(crate) struct Quiet {
+    clock: Arc<dyn Clock>,
+    said: Mutex<Said>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    since: Duration,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Quiet {
+    const LINES_A_MINUTE: u32 = 10;
+
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, said: Mutex::default() }
+    }
+
+    /// Whether a line may be written now, and how many were left out before it.
+    pub(crate) fn turn(&self) -> Option<u64> {
+        let now = self.clock.steady();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_sub(said.since) >= Duration::from_secs(60) {
+            (said.since, said.lines) = (now, 0);
+        }
+        if said.lines == Self::LINES_A_MINUTE {
+            said.left_out += 1;
+            return None;
+        }
+        said.lines += 1;
+        Some(std::mem::take(&mut said.left_out))
+    }
+}
+
+/// Who a worker is. It may change: a process that was stopped for long finds itself buried and signs in anew.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    sign: NewWorker,
+    current: AtomicI64,
+    former: Mutex<Vec<WorkerId>>,
+}
+
+impl Identity {
+    pub(crate) fn new(sign: NewWorker, id: WorkerId) -> Self {
+        Self { sign, current: AtomicI64::new(id.0), former: Mutex::default() }
+    }
+
+    pub(crate) fn id(&self) -> WorkerId {
+        WorkerId(self.current.load(Ordering::Acquire))
+    }
+
+    /// All ids that jobs running here were claimed under.
+    pub(crate) fn all(&self) -> Vec<WorkerId> {
+        let former = self.former.lock().unwrap_or_else(PoisonError::into_inner);
+        former.iter().copied().chain([self.id()]).collect()
+    }
+
+    /// Signs in anew. What still runs under the old id was given to others or is watched until its end.
+    async fn renew(&self, store: &dyn Store, clock: &dyn Clock) -> Result<(), StoreError> {
+        let old = self.id();
+        let new = store.register(self.sign.clone(), clock.now()).await?;
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).push(old);
+        self.current.store(new.0, Ordering::Release);
+        store.withdraw(old);
+        store.unregister(old);
+        tracing::warn!(%old, %new, "this worker was taken for lost while it stood still; it has signed in anew");
+        Ok(())
+    }
+}
+
+/// Which claim of a worker waits in the store; odd while one does.
+#[derive(Debug, Default)]
+pub(crate) struct Asking(AtomicU64);
+
+impl Asking {
+    pub(crate) fn turn(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+// ---- promotion ---------------------------------------------------------------------------------------------
+
+/// Moves scheduled jobs to pending when they are due.
+pub(crate) struct Promotion {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) set: Arc<ClaimSet>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) asking: Arc<Asking>,
+    pub(crate) changed: watch::Receiver<u64>,
+    pub(crate) poll: Duration,
+    /// Whether the wait before this round ended by the poll and not by a change.
+    pub(crate) polled: bool,
+}
+
+impl Sweep for Promotion {
+    const NAME: &'static str = "promotion";
+
+    fn round(&mut self) -> Round<'_> {
+        Box::pin(async {
+            let looked = self.clock.steady();
+            let poll = about(self.poll);
+            let wait = self.look().await?.map_or(poll, |due_in| due_in.min(poll));
+            tokio::select! {
+                () = self.clock.sleep_until(looked.saturating_add(wait)) => self.polled = wait == poll,
+                Ok(()) = self.changed.changed() => {
+                    self.polled = false;
+                    self.clock.sleep_until(looked.saturating_add(LOOK_APART)).await;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Promotion {
+    /// Promotes what is due; how long it is until the next one.
+    async fn look(&mut self) -> Result<Option<Duration>, StoreError> {
+        self.changed.mark_unchanged();
+        let asking = self.asking.now();
+        let now = self.clock.now();
+        let due = self.store.due(self.set.clone(), now).await?;
+        // A store tries standing claims again by itself. Should one have stood since before this look although there
+        // is work for it, it is asked anew.
+        if self.polled && due.pending && asking % 2 == 1 && asking == self.asking.now() {
+            self.store.withdraw(self.identity.id());
+        }
+        match due.next_run_at {
+            Some(at) if at > now => Ok(Some(Duration::from_millis(at.abs_diff(now)))),
+            Some(_) if promote_due(&*self.store, &*self.clock).await? > 0 => Ok(Some(Duration::ZERO)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Promotes until nothing more is due, so many rows a commit that none holds the lock for long. How many.
+pub(crate) async fn promote_due(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreError> {
+    let mut all = 0;
+    loop {
+        let promoted = store.promote(ROWS_PER_COMMIT, clock.now()).await?;
+        all += promoted;
+        if promoted < ROWS_PER_COMMIT {
+            return Ok(all);
+        }
+    }
+}
+
+// ---- rescue ------------------------------------------------------------------------------------------------
+
+/// Who is lost, by what was seen of all workers so far; pure.
+///
+/// A worker whose process is [`Life::Gone`] is lost, one that is [`Life::Alive`] never is. Of any other only the beats
+/// tell: it is lost when its counter has not moved for the time-out on this process's own steady clock. What happened
+/// before the first look counts for nothing, no wall clock is ever asked, and after a gap in one's own looking (the
+/// machine slept, the process was stopped) nobody is judged until there was time for one beat.
+#[derive(Debug)]
+pub struct Liveness {
+    timeout: Duration,
+    beat: Duration,
+    seen: HashMap<WorkerId, (i64, Duration)>,
+    looked: Option<Duration>,
+    judge_from: Duration,
+}
+
+impl Liveness {
+    /// Beats are expected every `beat`; without one for `timeout` a worker that nothing else is known of is lost.
+    pub fn new(timeout: Duration, beat: Duration) -> Self {
+        Self { timeout, beat, seen: HashMap::new(), looked: None, judge_from: Duration::ZERO }
+    }
+
+    /// The lost ones among `workers` as they stand at the steady time `now`.
+    pub fn lost(&mut self, workers: &[WorkerRow], now: Duration) -> Vec<WorkerId> {
+        let gap = self.looked.replace(now).map(|last| now.saturating_sub(last));
+        if gap.is_some_and(|gap| gap > self.beat.max(ROLL_CALL * 3)) {
+            self.judge_from = now.saturating_add(self.beat * 2);
+        }
+        self.seen.retain(|id, _| workers.iter().any(|worker| worker.id == *id));
+        workers.iter().filter(|worker| self.is_lost(worker, now)).map(|worker| worker.id).collect()
+    }
+
+    fn is_lost(&mut self, worker: &WorkerRow, now: Duration) -> bool {
+        let (beats, since) = self.seen.entry(worker.id).or_insert((worker.beats, now));
+        if *beats != worker.beats {
+            (*beats, *since) = (worker.beats, now);
+        }
+        match worker.life {
+            Life::Alive => false,
+            Life::Gone => true,
+            Life::Unknown => now.saturating_sub(*since) >= self.timeout && now >= self.judge_from,
+        }
+    }
+}
+
+/// Takes running jobs from lost workers.
+pub(crate) struct RollCall {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) liveness: Liveness,
+}
+
+impl Sweep for RollCall {
+    const NAME: &'static str = "rescue";
+
+    fn round(&mut self) -> Round<'_> {
+        Box::pin(async {
+            self.clock.sleep(about(ROLL_CALL)).await;
+            self.call().await
+        })
+    }
+}
+
+impl RollCall {
+    /// Counts the living once, and rescues what the lost ones held.
+    pub(crate) async fn call(&mut self) -> Result<(), StoreError> {
+        let mut workers = self.store.workers().await?;
+        let me = self.identity.id();
+        if !workers.iter().any(|worker| worker.id == me) {
+            self.identity.renew(&*self.store, &*self.clock).await?;
+        }
+        workers.retain(|worker| worker.id != me);
+        let lost = self.liveness.lost(&workers, self.clock.steady());
+        workers.retain(|worker| lost.contains(&worker.id));
+        for worker in &workers {
+            self.rescue_from(worker).await?;
+        }
+        Ok(())
+    }
+
+    /// The jobs first and then the burial, so that a rescuer that dies in between leaves a worker to be found again.
+    async fn rescue_from(&self, worker: &WorkerRow) -> Result<(), StoreError> {
+        let how = match worker.life {
+            Life::Gone => "its process is gone".to_owned(),
+            _ => format!("no beat for {:?}", self.liveness.timeout),
+        };
+        let text = format!("worker lost: {} on {} (process {}): {how}", worker.id, worker.host, worker.pid);
+        let running = self.store.running(vec![worker.id]).await?;
+        for some in running.chunks(ROWS_PER_COMMIT) {
+            let rescues = some.iter().filter_map(|job| self.rescue(job, &text)).collect();
+            // Another rescuer may have been quicker with some: then these are in good hands.
+            let _settled = self.store.rescue(rescues, self.clock.now()).await?;
+        }
+        self.store.bury(vec![worker.id], self.clock.now()).await?;
+        tracing::warn!(worker = %worker.id, host = worker.host, pid = worker.pid, how, jobs = running.len(), "a worker was lost, its jobs are rescued");
+        Ok(())
+    }
+
+    fn rescue(&self, job: &Running, text: &str) -> Option<Rescue> {
+        let entry = Registry::linked().ok().and_then(|linked| linked.get(&job.job_type));
+        let terms = Terms {
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            backoff: job.backoff,
+            policy: entry.map_or(BackoffPolicy::Unset, |entry| entry.backoff),
+        };
+        match verdict(Ending::Lost(text.to_owned()), &terms, self.clock.now(), fastrand::f64()) {
+            Verdict::Fail { error, next, .. } => Some(Rescue { id: job.id, lease: job.lease, error, next }),
+            _ => None,
+        }
+    }
+}
+
+// ---- prune -------------------------------------------------------------------------------------------------
+
+/// Deletes finished jobs that were kept long enough.
+pub(crate) struct Prune {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keep: Retention,
+}
+
+impl Sweep for Prune {
+    const NAME: &'static str = "prune";
+
+    fn round(&mut self) -> Round<'_> {
+        Box::pin(async {
+            self.clock.sleep(about(PRUNE_EVERY)).await;
+            let pruned = self.store.prune(self.keep, self.clock.now()).await?;
+            if pruned > 0 {
+                tracing::info!(pruned, "old finished jobs were deleted");
+            }
+            Ok(())
+        })
+    }
+}

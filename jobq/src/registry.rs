@@ -66,10 +66,7 @@ pub struct DataNeed {
 impl DataNeed {
     /// The need of a `T`.
     pub const fn of<T: Any>() -> Self {
-        Self {
-            id: TypeId::of::<T>,
-            name: std::any::type_name::<T>,
-        }
+        Self { id: TypeId::of::<T>, name: std::any::type_name::<T> }
     }
 }
 
@@ -85,9 +82,7 @@ impl DataMap {
 
     /// The value of this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
-        self.0
-            .get(&TypeId::of::<T>())
-            .and_then(|value| value.downcast_ref())
+        self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref())
     }
 
     /// Whether the need is met.

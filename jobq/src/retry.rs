@@ -57,12 +57,7 @@ impl Backoff {
     /// The wait after `attempt` failed; `random` is in 0.0 ..= 1.0 and picks the place within the jitter.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         match *self {
-            Self::Exponential {
-                base,
-                factor,
-                max,
-                jitter,
-            } => {
+            Self::Exponential { base, factor, max, jitter } => {
                 let grown = base.as_secs_f64() * factor.max(1.0).powf(f64::from(attempt.saturating_sub(1)));
                 spread(grown.min(max.as_secs_f64()), jitter, random).min(max)
             }

@@ -51,14 +51,8 @@ pub enum Edge {
 
 impl JobState {
     /// All six, in the order of a job's life.
-    pub const ALL: [Self; 6] = [
-        Self::Scheduled,
-        Self::Pending,
-        Self::Running,
-        Self::Completed,
-        Self::Dead,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Scheduled, Self::Pending, Self::Running, Self::Completed, Self::Dead, Self::Cancelled];
 
     /// The stored number.
     pub const fn code(self) -> i64 {
@@ -67,10 +61,7 @@ impl JobState {
 
     /// The state with this stored number.
     pub fn from_code(code: i64) -> Option<Self> {
-        usize::try_from(code)
-            .ok()
-            .and_then(|code| Self::ALL.get(code))
-            .copied()
+        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code)).copied()
     }
 
     /// The word for it, in every surface.
@@ -117,10 +108,7 @@ impl FromStr for JobState {
     type Err = UnknownState;
 
     fn from_str(word: &str) -> Result<Self, UnknownState> {
-        Self::ALL
-            .into_iter()
-            .find(|state| state.as_str() == word)
-            .ok_or_else(|| UnknownState(word.into()))
+        Self::ALL.into_iter().find(|state| state.as_str() == word).ok_or_else(|| UnknownState(word.into()))
     }
 }
 

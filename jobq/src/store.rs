@@ -333,11 +333,7 @@ pub struct JobFilter {
 impl JobFilter {
     /// The number of rows that a page has at most.
     pub fn page(&self) -> usize {
-        if self.limit == 0 {
-            100
-        } else {
-            self.limit.min(1000)
-        }
+        if self.limit == 0 { 100 } else { self.limit.min(1000) }
     }
 }
 

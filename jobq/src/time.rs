@@ -72,12 +72,7 @@ impl ManualClock {
     /// A clock that shows `wall`, Unix milliseconds.
     pub fn at(wall: Millis) -> Self {
         let steady = Duration::from_secs(1);
-        Self(Arc::new(Mutex::new(Manual {
-            wall,
-            steady,
-            sleepers: BTreeMap::new(),
-            tickets: 0,
-        })))
+        Self(Arc::new(Mutex::new(Manual { wall, steady, sleepers: BTreeMap::new(), tickets: 0 })))
     }
 
     /// Moves both clocks on and wakes everything that slept until then.
@@ -125,11 +120,7 @@ impl Clock for ManualClock {
     }
 
     fn sleep_until(&self, until: Duration) -> Sleep<'_> {
-        Box::pin(ManualSleep {
-            clock: self.clone(),
-            until,
-            ticket: None,
-        })
+        Box::pin(ManualSleep { clock: self.clone(), until, ticket: None })
     }
 }
 
@@ -187,18 +178,12 @@ pub const fn days(n: u64) -> Duration {
 
 /// `millis` as a date, for people and JSON; an instant outside chrono's range is shown as its nearest end.
 pub(crate) fn date(millis: Millis) -> DateTime<Utc> {
-    let end = if millis < 0 {
-        DateTime::<Utc>::MIN_UTC
-    } else {
-        DateTime::<Utc>::MAX_UTC
-    };
+    let end = if millis < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };
     DateTime::from_timestamp_millis(millis).unwrap_or(end)
 }
 
 /// A duration as whole milliseconds, capped far above any real one so that sums never overflow.
 pub(crate) fn millis(duration: Duration) -> Millis {
     const CENTURIES: Millis = 1 << 45;
-    Millis::try_from(duration.as_millis())
-        .unwrap_or(CENTURIES)
-        .min(CENTURIES)
+    Millis::try_from(duration.as_millis()).unwrap_or(CENTURIES).min(CENTURIES)
 }

@@ -49,10 +49,7 @@ impl Threads {
         let name = format!("jobq-blocking-{}", state.started);
         drop(state);
         let pool = self.0.clone();
-        thread::Builder::new()
-            .name(name)
-            .spawn(move || pool.serve(work))
-            .map(drop)
+        thread::Builder::new().name(name).spawn(move || pool.serve(work)).map(drop)
     }
 }
 
@@ -76,9 +73,8 @@ impl Pool {
     fn wait(&self) -> Option<Work> {
         let mut state = self.lock();
         state.idle += 1;
-        let wait = self
-            .ready
-            .wait_timeout_while(state, IDLE, |state| state.waiting.is_empty() && !state.closed);
+        let wait =
+            self.ready.wait_timeout_while(state, IDLE, |state| state.waiting.is_empty() && !state.closed);
         let (mut state, _) = wait.unwrap_or_else(PoisonError::into_inner);
         state.idle -= 1;
         state.waiting.pop_front()
