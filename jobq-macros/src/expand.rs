@@ -341,7 +341,9 @@ fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
                         Some('}') => break,
                         Some(letter) => name.push(letter),
                         None => {
-                            return Err("this label has a `{` without its `}`; `{{` stands for a brace".into());
+                            return Err(
+                                "this label has a `{` without its `}`; `{{` stands for a brace".into()
+                            );
                         }
                     }
                 }

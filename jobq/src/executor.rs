@@ -208,12 +208,12 @@ impl Orders {
         Self { latest: Mutex::default(), switch, overdue: AtomicBool::new(false) }
     }
 
-    /// Gives an order; one that does not go further than those before is no order.
-    pub fn give(&self, order: Order) {
+    /// Gives an order; one that does not go further than those before is none, and `false` is given.
+    pub fn give(&self, order: Order) -> bool {
         let waker = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
             if order <= latest.0 {
-                return;
+                return false;
             }
             latest.0 = order;
             latest.1.take()
@@ -222,6 +222,7 @@ impl Orders {
         if let Some(waker) = waker {
             waker.wake();
         }
+        true
     }
 
     /// Whether the attempt's time is over and its `blocking` body has not returned.

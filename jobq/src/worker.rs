@@ -16,10 +16,10 @@ use crate::{
     enqueue::JobSet,
     executor::Executor,
     job::{MAX_NAME, Timeout, WorkerId},
-    maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat},
+    maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat, trouble_wait},
     queue::{EnvError, JobQueue},
     registry::{DataMap, MissingData, Registry, RegistryError},
-    store::{ClaimSet, NewWorker, StoreError},
+    store::{NewWorker, StoreError},
 };
 use core::Core;
 use std::{any::Any, fmt, sync::Arc, time::Duration};
@@ -248,7 +248,9 @@ impl Worker {
             None => linked.clone(),
         };
         if known.is_empty() {
-            tracing::warn!("this worker knows no job: is the crate that has them named anywhere in the program?");
+            tracing::warn!(
+                "this worker knows no job: is the crate that has them named anywhere in the program?"
+            );
         }
         let missing = known.missing(&self.data);
         if !missing.is_empty() {
@@ -295,7 +297,9 @@ impl Settings {
             ));
         }
         match &self.queues {
-            Some(queues) if queues.is_empty() => wrong("queues is empty; name one, or leave it out for all".into()),
+            Some(queues) if queues.is_empty() => {
+                wrong("queues is empty; name one, or leave it out for all".into())
+            }
             Some(queues) => match queues.iter().find(|queue| queue.is_empty() || queue.len() > MAX_NAME) {
                 Some(queue) => wrong(format!("`{queue}` is no queue; a name has 1 to {MAX_NAME} bytes")),
                 None => Ok(()),
@@ -316,71 +320,62 @@ type Ready = oneshot::Sender<Result<Arc<Core>, WorkerError>>;
 
 /// The life of a worker, from signing in to signing out.
 async fn attend(worker: Worker, known: Registry, drains: bool, ready: Ready) {
-    let mut ready = ready;
-    let core = tokio::select! {
-        // Whoever started it is gone: what they can't stop is not to run. A sign-in that was handed over meanwhile
-        // is taken back by the guard that `sign_in` holds.
-        () = ready.closed() => return,
-        signed = sign_in(worker, known) => match signed {
-            Ok(core) => core,
-            Err(error) => return drop(ready.send(Err(error))),
-        },
+    let core = match sign_in(worker, known, &ready).await {
+        Ok(Some(core)) => core,
+        Ok(None) => return,
+        Err(error) => return drop(ready.send(Err(error))),
     };
-    let _guard = core.sign_out_when_dropped();
-    if ready.send(Ok(core.clone())).is_err() {
-        return;
+    let _guard = core::SignOut(core.clone());
+    // Whoever started it may be gone: what nobody can stop is not to run.
+    if ready.send(Ok(core.clone())).is_ok() {
+        let ended = work(&core, drains).await;
+        core.end(ended.map_err(WorkerError::Store));
     }
-    let mut sweeps = JoinSet::new();
-    let ended = match start_sweeps(&core, &mut sweeps, drains).await {
-        Err(error) => Err(error),
-        Ok(()) => {
-            let settling = tokio::spawn(settling::settle(core.clone()));
-            let claiming = tokio::spawn(claiming::claim(core.clone(), drains));
-            let ended = tokio::select! {
-                claimed = claiming => claimed.unwrap_or(Err(StoreError::Closed)),
-                () = core.stop_asked() => Ok(()),
-            };
-            stopping::wind_down(&core).await;
-            if core.is_settled() {
-                settling.abort();
-            }
-            ended
-        }
-    };
-    sweeps.shutdown().await;
-    core.end(ended.map_err(WorkerError::Store));
 }
 
-/// Signs in; trouble of the store is waited out.
-async fn sign_in(worker: Worker, known: Registry) -> Result<Arc<Core>, WorkerError> {
+/// Claims, runs and settles until a stop, or until the store can't be used any more.
+async fn work(core: &Arc<Core>, drains: bool) -> Result<(), StoreError> {
+    let mut sweeps = JoinSet::new();
+    start_sweeps(core, &mut sweeps, drains).await?;
+    // Neither is ended by force: a claim's answer that comes late is given back, an end that is not stored yet is
+    // tried until the store takes it, both also after the worker has ended.
+    let mut settling = tokio::spawn(settling::settle(core.clone()));
+    let mut claiming = tokio::spawn(claiming::claim(core.clone(), drains));
+    let ended = tokio::select! {
+        () = core.stop_asked(core::Stop::Graceful) => Ok(()),
+        claimed = &mut claiming => claimed.unwrap_or(Err(StoreError::Closed)),
+        _ = &mut settling => Err(StoreError::Closed),
+    };
+    stopping::wind_down(core).await;
+    sweeps.shutdown().await;
+    ended
+}
+
+/// Signs in; trouble of the store is waited out. `None`: nobody waits for it any more.
+async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Option<Arc<Core>>, WorkerError> {
     let Worker { queue, data, settings, .. } = worker;
     let (store, clock) = (queue.store().clone(), queue.clock().clone());
     let mut failures = 0;
     let id = loop {
-        match core::register(store.clone(), settings.sign(), clock.now()).await {
+        match store.register(settings.sign(), clock.now()).await {
             Ok(id) => break id,
             Err(error) if !error.is_transient() => return Err(WorkerError::Store(error)),
+            Err(_) if ready.is_closed() => return Ok(None),
             Err(error) => {
                 failures += 1;
-                let wait = crate::maintenance::trouble_wait(failures);
-                tracing::warn!(%error, ?wait, "the worker waits for the store to sign in");
+                let wait = trouble_wait(failures);
+                tracing::warn!(%error, failures, ?wait, "the worker waits for the store to sign in");
                 clock.sleep(wait).await;
             }
         }
     };
-    let set = ClaimSet {
-        job_types: known.names().map(str::to_owned).collect(),
-        queues: settings.queues.clone(),
-    };
-    let scope = queue.clone();
-    let identity = Arc::new(Identity::new(settings.sign(), id));
-    let core = Core::new(queue, settings, known, Arc::new(set), identity, |key| {
-        let executor_scope = move |body| core::inside(key, &scope, body);
-        move |timeout, clock| Executor::new(Arc::new(data), clock, timeout, executor_scope)
-    });
-    let (store, jobs) = (core.store().describe(), core.known().len());
-    tracing::info!(worker = %id, store, jobs, concurrency = core.settings().concurrency, "the worker has started");
-    Ok(core)
+    let (jobs, concurrency) = (known.len(), settings.concurrency);
+    tracing::info!(worker = %id, store = store.describe(), jobs, concurrency, "the worker has started");
+    let key = core::next_key();
+    let scope = core::scope(key, queue.clone());
+    let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope);
+    let identity = Identity::new(settings.sign(), id);
+    Ok(Some(Core::new(key, queue, settings, known, identity, executor)))
 }
 
 /// Starts what runs beside the loop. A worker that drains rescues and promotes first, since it may not be there for

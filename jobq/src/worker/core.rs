@@ -1,0 +1,500 @@
+//! What the tasks of one worker share: who it is, what runs, which ends wait to be stored.
+
+use super::{Settings, WorkerError};
+use crate::{
+    context::JobContext,
+    executor::{Body, Executor, Order, Orders, Verdict},
+    job::{JobId, Lease},
+    maintenance::{Asking, Identity, Quiet},
+    queue::JobQueue,
+    registry::Registry,
+    store::{ClaimSet, Claimed, Completion, Failure, Release, Snooze, Store, StoreError},
+    time::Clock,
+};
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{Notify, watch};
+
+/// How far a stop goes; a later one only goes further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    /// Work on.
+    #[default]
+    No,
+    /// Let running jobs finish for the grace.
+    Graceful,
+    /// End within 2 s.
+    Now,
+    /// Nobody waits for anything any more.
+    Dropped,
+}
+
+/// What the handle asks of the worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wish {
+    pub(super) paused: bool,
+    pub(super) stop: Stop,
+}
+
+impl Wish {
+    pub(super) fn claims(&self) -> bool {
+        !self.paused && self.stop == Stop::No
+    }
+}
+
+/// A job that runs here.
+pub(super) struct Held {
+    pub(super) id: JobId,
+    pub(super) lease: Lease,
+    pub(super) job_type: &'static str,
+    pub(super) blocking: bool,
+    /// When it was started, on the steady clock.
+    pub(super) since: Duration,
+    pub(super) orders: Orders,
+}
+
+/// Ends that wait to be stored, one list for each method of the store.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) completions: Vec<Completion>,
+    pub(super) failures: Vec<Failure>,
+    pub(super) snoozes: Vec<Snooze>,
+    pub(super) releases: Vec<Release>,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        self.completions.len() + self.failures.len() + self.snoozes.len() + self.releases.len()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = JobId> {
+        let ends = self.completions.iter().map(|end| end.id).chain(self.failures.iter().map(|end| end.id));
+        ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
+    }
+
+    fn push(&mut self, id: JobId, lease: Lease, verdict: Verdict) {
+        match verdict {
+            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result }),
+            Verdict::Fail { outcome, error, next } => {
+                self.failures.push(Failure { id, lease, outcome, error, next });
+            }
+            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at }),
+            Verdict::Release => self.releases.push(Release { id, lease }),
+            Verdict::Forget => {}
+        }
+    }
+}
+
+/// Running jobs and ends on their way into the store: who leaves one list is in the next before the lock is let go.
+#[derive(Default)]
+struct Floor {
+    held: HashMap<(JobId, Lease), Arc<Held>>,
+    outbox: Batch,
+    writing: Vec<JobId>,
+    stuck_threads: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) completed: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) snoozed: AtomicU64,
+    pub(super) released: AtomicU64,
+    pub(super) late: AtomicU64,
+    pub(super) gone: AtomicU64,
+}
+
+/// What a worker does, and what it has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Jobs that run.
+    pub running: usize,
+    /// Those of them that are `blocking`, past their time-out or lease, and have not returned.
+    pub stuck: usize,
+    /// Jobs that have ended and whose end is not stored yet.
+    pub unsettled: usize,
+    /// Attempts that ended well.
+    pub completed: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Attempts that asked for a later time.
+    pub snoozed: u64,
+    /// Jobs given back by a stop or a pause.
+    pub released: u64,
+    /// Ends that were refused because the job had gone to another worker meanwhile.
+    pub late: u64,
+    /// Ends of jobs that were no longer there.
+    pub gone: u64,
+}
+
+/// See the module.
+pub(super) struct Core {
+    key: u64,
+    queue: JobQueue,
+    settings: Settings,
+    known: Registry,
+    set: Arc<ClaimSet>,
+    identity: Arc<Identity>,
+    executor: Executor,
+    asking: Arc<Asking>,
+    quiet: Arc<Quiet>,
+    floor: Mutex<Floor>,
+    wish: watch::Sender<Wish>,
+    ended: watch::Sender<Option<Result<(), WorkerError>>>,
+    /// The claiming task's cue: a slot may be free.
+    pub(super) room: Notify,
+    /// The settling task's cue: ends are in the outbox.
+    pub(super) outbox: Notify,
+    /// The cue of those who wait for everything to be settled.
+    settled: Notify,
+    /// Whether the claiming task will bring nothing more.
+    claimed_all: AtomicBool,
+    pub(super) counters: Counters,
+}
+
+impl Core {
+    pub(super) fn new(
+        key: u64,
+        queue: JobQueue,
+        settings: Settings,
+        known: Registry,
+        identity: Identity,
+        executor: Executor,
+    ) -> Arc<Self> {
+        let set = ClaimSet {
+            job_types: known.names().map(str::to_owned).collect(),
+            queues: settings.queues.clone(),
+        };
+        let quiet = Arc::new(Quiet::new(queue.clock().clone()));
+        Arc::new(Self {
+            key,
+            queue,
+            settings,
+            known,
+            set: Arc::new(set),
+            identity: Arc::new(identity),
+            executor,
+            asking: Arc::default(),
+            quiet,
+            floor: Mutex::default(),
+            wish: watch::Sender::default(),
+            ended: watch::Sender::default(),
+            room: Notify::new(),
+            outbox: Notify::new(),
+            settled: Notify::new(),
+            claimed_all: AtomicBool::new(false),
+            counters: Counters::default(),
+        })
+    }
+
+    pub(super) fn queue(&self) -> &JobQueue {
+        &self.queue
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        self.queue.store()
+    }
+
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        self.queue.clock()
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn known(&self) -> &Registry {
+        &self.known
+    }
+
+    pub(super) fn set(&self) -> &Arc<ClaimSet> {
+        &self.set
+    }
+
+    pub(super) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    pub(super) fn asking(&self) -> &Arc<Asking> {
+        &self.asking
+    }
+
+    pub(super) fn quiet(&self) -> &Arc<Quiet> {
+        &self.quiet
+    }
+
+    fn floor(&self) -> MutexGuard<'_, Floor> {
+        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- jobs ----------------------------------------------------------------------------------------------
+
+    /// How many jobs may be claimed now.
+    pub(super) fn room(&self) -> usize {
+        let slots = self.settings.concurrency;
+        let floor = self.floor();
+        let (running, waiting) = (floor.held.len(), floor.outbox.len() + floor.writing.len());
+        slots.saturating_sub(running).min((2 * slots).saturating_sub(running + waiting))
+    }
+
+    /// Starts claimed jobs, or gives them back where no job is to start any more.
+    pub(super) fn take(self: &Arc<Self>, claimed: Vec<Claimed>) {
+        // Kept until all are started: a pause returns after that, or none starts.
+        let wish = self.wish.borrow();
+        let since = self.clock().steady();
+        let mut started = Vec::with_capacity(claimed.len());
+        let mut floor = self.floor();
+        let waiting = floor.outbox.len();
+        for job in claimed {
+            let entry = self.known.get(&job.job_type).filter(|_| wish.claims());
+            let Some(entry) = entry else {
+                floor.outbox.push(job.id, job.lease, Verdict::Release);
+                continue;
+            };
+            let job = Arc::new(job);
+            let (ctx, switch) = JobContext::new(job.clone());
+            let (id, lease) = (job.id, job.lease);
+            let (job_type, blocking) = (entry.job_type, entry.blocking);
+            let held = Arc::new(Held { id, lease, job_type, blocking, since, orders: Orders::new(switch) });
+            floor.held.insert((id, lease), held.clone());
+            started.push((entry, job, ctx, held));
+        }
+        let given_back = floor.outbox.len() > waiting;
+        drop(floor);
+        if given_back {
+            self.outbox.notify_one();
+        }
+        for (entry, job, ctx, held) in started {
+            let core = self.clone();
+            tokio::spawn(inside(self.key, self.queue.clone(), async move {
+                let verdict = core.executor.attempt(entry, job, ctx, &held.orders).await;
+                core.leave(&held, verdict);
+            }));
+        }
+    }
+
+    /// Hands a job's end to the settling task and its slot to the claiming task. Nothing happens where the job was
+    /// let go before: its end is settled already.
+    fn leave(&self, held: &Held, verdict: Verdict) {
+        let forgotten = verdict == Verdict::Forget;
+        {
+            let mut floor = self.floor();
+            if floor.held.remove(&(held.id, held.lease)).is_none() {
+                floor.stuck_threads -= usize::from(!held.blocking);
+                return;
+            }
+            floor.outbox.push(held.id, held.lease, verdict);
+        }
+        self.room.notify_one();
+        if forgotten {
+            self.settled.notify_waiters();
+        } else {
+            self.outbox.notify_one();
+        }
+    }
+
+    /// The ends that wait; from here on they are being written.
+    pub(super) fn take_outbox(&self) -> Batch {
+        let mut floor = self.floor();
+        let batch = std::mem::take(&mut floor.outbox);
+        floor.writing.extend(batch.ids());
+        batch
+    }
+
+    /// What was being written is stored, or never will be.
+    pub(super) fn written(&self) {
+        self.floor().writing.clear();
+        self.room.notify_one();
+        self.settled.notify_waiters();
+    }
+
+    /// The jobs that run.
+    pub(super) fn held(&self) -> Vec<Arc<Held>> {
+        self.floor().held.values().cloned().collect()
+    }
+
+    /// Whether this job still runs.
+    pub(super) fn still_holds(&self, held: &Held) -> bool {
+        self.floor().held.contains_key(&(held.id, held.lease))
+    }
+
+    /// Gives an order to every running job.
+    pub(super) fn order(&self, order: Order) {
+        for held in self.held() {
+            held.orders.give(order);
+        }
+    }
+
+    /// Lets go of jobs whose handlers do not even notice that they are told to: they are given back all the same.
+    pub(super) fn let_go(&self) -> Vec<Arc<Held>> {
+        let mut floor = self.floor();
+        let stuck: Vec<_> = floor.held.drain().map(|(_, held)| held).collect();
+        for held in &stuck {
+            floor.outbox.push(held.id, held.lease, Verdict::Release);
+        }
+        floor.stuck_threads = stuck.iter().filter(|held| !held.blocking).count();
+        drop(floor);
+        self.outbox.notify_one();
+        stuck
+    }
+
+    /// How many of the jobs that were let go still hold a thread of the runtime, as far as is known.
+    pub(super) fn stuck_threads(&self) -> usize {
+        self.floor().stuck_threads
+    }
+
+    /// Jobs whose end is not stored.
+    pub(super) fn unsettled(&self) -> Vec<JobId> {
+        let floor = self.floor();
+        floor.writing.iter().copied().chain(floor.outbox.ids()).collect()
+    }
+
+    /// Whether no job runs and every end is stored.
+    pub(super) fn is_settled(&self) -> bool {
+        let floor = self.floor();
+        floor.held.is_empty() && floor.outbox.len() == 0 && floor.writing.is_empty()
+    }
+
+    /// Ends when no job runs and every end is stored.
+    pub(super) async fn all_settled(&self) {
+        loop {
+            let change = self.settled.notified();
+            if self.is_settled() {
+                return;
+            }
+            change.await;
+        }
+    }
+
+    pub(super) fn stats(&self) -> WorkerStats {
+        let floor = self.floor();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        WorkerStats {
+            running: floor.held.len(),
+            stuck: floor.held.values().filter(|held| held.orders.is_overdue()).count(),
+            unsettled: floor.outbox.len() + floor.writing.len(),
+            completed: count(&counters.completed),
+            failed: count(&counters.failed),
+            snoozed: count(&counters.snoozed),
+            released: count(&counters.released),
+            late: count(&counters.late),
+            gone: count(&counters.gone),
+        }
+    }
+
+    // ---- wishes and the end --------------------------------------------------------------------------------
+
+    pub(super) fn wishes(&self) -> watch::Receiver<Wish> {
+        self.wish.subscribe()
+    }
+
+    pub(super) fn stop(&self) -> Stop {
+        self.wish.borrow().stop
+    }
+
+    pub(super) fn set_paused(&self, paused: bool) {
+        self.wish.send_modify(|wish| wish.paused = paused);
+    }
+
+    pub(super) fn ask_stop(&self, stop: Stop) {
+        self.wish.send_modify(|wish| wish.stop = wish.stop.max(stop));
+    }
+
+    /// Ends when a stop that goes at least this far was asked for.
+    pub(super) async fn stop_asked(&self, stop: Stop) {
+        // The sender is in `self`: this can't fail.
+        let mut wishes = self.wishes();
+        let _asked = wishes.wait_for(|wish| wish.stop >= stop).await;
+    }
+
+    /// Whether this is called from a handler of this worker.
+    pub(super) fn is_inside(&self) -> bool {
+        INSIDE.try_with(|key| *key == self.key).unwrap_or(false)
+    }
+
+    /// Signs out and tells all who wait; only the first call counts.
+    pub(super) fn end(&self, how: Result<(), WorkerError>) {
+        let first = self.ended.send_if_modified(|ended| match ended {
+            Some(_) => false,
+            None => {
+                *ended = Some(how);
+                true
+            }
+        });
+        if first {
+            self.store().withdraw(self.identity.id());
+            self.store().unregister(self.identity.id());
+            self.outbox.notify_one();
+        }
+    }
+
+    /// The claiming task brings nothing more.
+    pub(super) fn no_more_claims(&self) {
+        self.claimed_all.store(true, Ordering::Release);
+        self.outbox.notify_one();
+    }
+
+    /// Whether nothing more will come into the outbox.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.borrow().is_some() && self.claimed_all.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn ended(&self) -> Result<(), WorkerError> {
+        let mut ended = self.ended.subscribe();
+        match ended.wait_for(Option::is_some).await {
+            Ok(how) => how.clone().unwrap_or(Ok(())),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, stats) = (self.identity.id(), self.stats());
+        f.debug_struct("Worker").field("id", &id).field("stats", &stats).finish_non_exhaustive()
+    }
+}
+
+/// Signs the worker out when its runtime drops it.
+pub(super) struct SignOut(pub(super) Arc<Core>);
+
+impl Drop for SignOut {
+    fn drop(&mut self) {
+        self.0.end(Err(WorkerError::Store(StoreError::Closed)));
+    }
+}
+
+tokio::task_local! {
+    static INSIDE: u64;
+}
+
+/// A number for a worker of this process.
+pub(super) fn next_key() -> u64 {
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    KEYS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Surrounds a handler: what it enqueues goes to its queue, and the worker knows a call of its own handler.
+pub(super) async fn inside<F: Future>(key: u64, queue: JobQueue, body: F) -> F::Output {
+    INSIDE.scope(key, queue.enter(body)).await
+}
+
+/// The same for a body on a thread of its own.
+pub(super) fn scope(key: u64, queue: JobQueue) -> impl Fn(Body) -> Body + Send + Sync + 'static {
+    move |body| Box::pin(inside(key, queue.clone(), body))
+}
+
+/// Whether an error will be the same until somebody does something about it: then a worker ends.
+pub(super) fn is_final(error: &StoreError) -> bool {
+    use StoreError::{Closed, Forked, Moved, Unusable};
+    matches!(error, Moved { .. } | Forked { .. } | Unusable { .. } | Closed)
+}
