@@ -96,10 +96,11 @@ pub trait Store: Send + Sync + 'static {
     fn register(&self, worker: NewWorker, now: Millis) -> Answer<'_, WorkerId>;
 
     /// Signs a worker out: ends its beats and withdraws its claims. Also called when a worker is dropped, so it does not
-    /// wait.
+    /// wait. One that still holds running jobs stays in [`workers`](Self::workers), as [`Life::Gone`], until they are
+    /// rescued.
     fn unregister(&self, worker: WorkerId);
 
-    /// All workers that have not signed out, and what is known of their life.
+    /// All workers that have not signed out or hold running jobs, and what is known of their life.
     fn workers(&self) -> Answer<'_, Vec<WorkerRow>>;
 
     /// Marks lost workers as gone.

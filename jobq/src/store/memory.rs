@@ -213,7 +213,7 @@ impl Store for MemoryStore {
 
     fn unregister(&self, worker: WorkerId) {
         let mut tables = self.0.lock();
-        tables.workers.remove(&worker);
+        tables.sign_out(worker);
         tables.withdraw(worker);
     }
 
@@ -222,7 +222,7 @@ impl Store for MemoryStore {
     }
 
     fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()> {
-        self.write(now, |tables| workers.iter().for_each(|worker| drop(tables.workers.remove(worker))))
+        self.write(now, |tables| workers.iter().for_each(|worker| tables.sign_out(*worker)))
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

@@ -350,6 +350,15 @@ impl Tables {
         }
     }
 
+    /// A worker that holds running jobs stays to be found, as one whose process is gone: nobody forgets these.
+    pub(super) fn sign_out(&mut self, worker: WorkerId) {
+        if self.running(&[worker]).is_empty() {
+            self.workers.remove(&worker);
+        } else if let Some(row) = self.workers.get_mut(&worker) {
+            row.life = Life::Gone;
+        }
+    }
+
     pub(super) fn register(&mut self, worker: NewWorker, now: Millis) -> WorkerId {
         self.last_worker += 1;
         let id = WorkerId(self.last_worker);
