@@ -73,6 +73,7 @@ pub use store::{
     sqlite::{Durability, SqliteOptions, SqliteStore},
 };
 pub use time::{Clock, ManualClock, SystemClock, days, hours, mins, secs};
+pub use worker::{Worker, WorkerError, WorkerHandle, WorkerStats};
 
 /// The sqlx whose transactions [`Enqueue::in_tx`] takes.
 pub use sqlx;
@@ -86,6 +87,7 @@ pub mod prelude {
         queue::JobQueue,
         retry::Backoff,
         time::{days, hours, mins, secs},
+        worker::Worker,
     };
     pub use jobq_macros::job;
 }

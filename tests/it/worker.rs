@@ -1,1 +1,9 @@
-//! worker
+//! What a worker does: verdicts, running, trouble of the store, lost workers, stopping.
+
+mod ground;
+mod lost;
+mod running;
+mod starting;
+mod stopping;
+mod trouble;
+mod verdicts;
