@@ -28,3 +28,5 @@ macro_rules! on_every_store {
     };
 }
 use on_every_store;
+
+pub(crate) use ground::foreign;

@@ -15,6 +15,7 @@ on_every_store![
     a_lease_never_starts_again,
     a_late_result_is_kept_and_not_applied,
     a_late_failure_is_kept_and_not_applied,
+    the_first_late_report_stays,
     a_late_rescue_leaves_no_report,
     a_second_result_of_one_lease_is_refused,
     a_job_twice_in_one_batch_is_settled_once,
@@ -124,6 +125,16 @@ async fn a_late_failure_is_kept_and_not_applied(g: &Ground) {
     assert_eq!((late.at, late.outcome), (NOW + 9, AttemptOutcome::Panicked));
     let text = late.text.as_ref().unwrap();
     assert!(text.starts_with("éé") && text.len() <= jobq::job::MAX_ERROR, "cut to the usual length");
+}
+
+async fn the_first_late_report_stays(g: &Ground) {
+    let job = g.running().await;
+    g.rescue(job.id, 1, Next::Dead, NOW + 1).await;
+    g.fail(job.id, 1, Next::Dead, NOW + 2).await;
+    let first = g.attempts(job.id).await;
+    assert_eq!(first[0].late.as_ref().expect("the report is kept").at, NOW + 2);
+    assert_eq!(g.complete(job.id, 1, NOW + 3).await, Settled::LeaseLost);
+    assert_eq!(g.attempts(job.id).await, first);
 }
 
 async fn a_late_rescue_leaves_no_report(g: &Ground) {

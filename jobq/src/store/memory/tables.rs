@@ -157,7 +157,7 @@ impl Tables {
     }
 
     /// The fence of every write out of `running`: `change` is made only for the holder of the lease. What a worker
-    /// reports without it is kept beside the attempt that it belongs to.
+    /// reports without it is kept beside the attempt that it belongs to; the first report stays.
     fn settle(
         &mut self,
         (id, lease): (JobId, Lease),
@@ -169,8 +169,8 @@ impl Tables {
         };
         if job.state != JobState::Running || job.lease != lease {
             let attempt = self.history.get_mut(&id.row()).and_then(|history| history.get_mut(&lease));
-            if let (Some(attempt), Some(report)) = (attempt, report) {
-                attempt.late = Some(report);
+            if let Some(attempt) = attempt {
+                attempt.late = attempt.late.take().or(report);
             }
             return Settled::LeaseLost;
         }

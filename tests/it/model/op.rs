@@ -1,0 +1,218 @@
+//! What is done to both stores, drawn from a seed. An operation names jobs by where they stand, so that it still
+//! means something after others were left out.
+
+use fastrand::Rng;
+use jobq::{job::AttemptOutcome, state::JobState};
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// The time goes on.
+    Wait(i64),
+    Enqueue(Vec<Spec>),
+    Promote(usize),
+    Claim {
+        worker: usize,
+        /// Which of [`TYPES`], as bits.
+        types: u8,
+        /// Which of [`QUEUES`], as bits; all for `None`.
+        queues: Option<u8>,
+        limit: usize,
+    },
+    Settle(Way, Vec<Ended>),
+    Act(Act, Vec<Pick>),
+    Prune {
+        finished: Option<u64>,
+        dead: Option<u64>,
+    },
+    List {
+        state: Option<JobState>,
+        job_type: Option<usize>,
+        queue: Option<usize>,
+        label: Option<&'static str>,
+        since: Option<i64>,
+        after: Option<Pick>,
+        limit: usize,
+    },
+    /// One job, its attempts, and all that needs no argument.
+    Look(Pick),
+}
+
+pub const TYPES: [&str; 3] = ["mail", "report", "sync"];
+pub const QUEUES: [&str; 2] = ["default", "slow"];
+pub const WORKERS: usize = 2;
+
+/// A job to be enqueued; all choices small, so that they meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    pub job_type: usize,
+    pub queue: usize,
+    pub priority: i16,
+    /// From now, in milliseconds.
+    pub delay: Option<i64>,
+    pub max_attempts: u32,
+    pub retain: Option<u64>,
+    pub label: Option<&'static str>,
+}
+
+/// A job that was enqueued before.
+#[derive(Clone, Copy, Debug)]
+pub enum Pick {
+    /// The n-th of those that run, where any do; else as `Any`.
+    Running(usize),
+    /// The n-th of all, also of those that were deleted.
+    Any(usize),
+    /// The id of `Any`, with the tag of another store.
+    Foreign(usize),
+}
+
+/// The edges out of `running`.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    Complete,
+    Fail,
+    Snooze,
+    Release,
+    Rescue,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    pub job: Pick,
+    /// Added to the job's true lease.
+    pub lease: i64,
+    pub outcome: AttemptOutcome,
+    /// The next time from now, in milliseconds; `None`: no further attempt.
+    pub next: Option<i64>,
+    pub text: &'static str,
+}
+
+/// Acts of people.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Cancel,
+    Retry,
+    RunNow,
+    Delete,
+}
+
+impl Op {
+    /// The same with one item less, for each of its items.
+    pub fn smaller(&self) -> Vec<Self> {
+        fn without<T: Clone>(items: &[T], wrap: impl Fn(Vec<T>) -> Op) -> Vec<Op> {
+            let others =
+                |at| items.iter().enumerate().filter(move |(n, _)| *n != at).map(|(_, item)| item.clone());
+            (0..items.len()).map(|at| wrap(others(at).collect())).collect()
+        }
+        match self {
+            Self::Enqueue(jobs) => without(jobs, Self::Enqueue),
+            Self::Settle(way, ended) => without(ended, |ended| Self::Settle(*way, ended)),
+            Self::Act(act, picks) => without(picks, |picks| Self::Act(*act, picks)),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The sequence of this seed.
+pub fn sequence(seed: u64) -> Vec<Op> {
+    let mut random = Rng::with_seed(seed);
+    if random.u8(..) < 3 {
+        return long_history(&mut random);
+    }
+    let length = random.usize(10..50);
+    (0..length).map(|_| op(&mut random)).collect()
+}
+
+/// Few jobs that start so often that their histories are cut.
+fn long_history(random: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Enqueue(vec![spec(random), spec(random)])];
+    for _ in 0..random.usize(90..130) {
+        ops.push(Op::Wait(60));
+        ops.push(Op::Promote(10));
+        ops.push(Op::Act(Act::Retry, vec![Pick::Any(0), Pick::Any(1)]));
+        ops.push(Op::Claim { worker: 0, types: 7, queues: None, limit: 10 });
+        let mut both = vec![ended(random), ended(random)];
+        (both[0].job, both[1].job) = (Pick::Running(0), Pick::Running(1));
+        ops.push(Op::Settle(way(random), both));
+    }
+    ops
+}
+
+fn op(random: &mut Rng) -> Op {
+    match random.u8(..100) {
+        0..8 => Op::Wait(random.i64(0..40)),
+        8..30 => Op::Enqueue(some(random, 4, spec)),
+        30..36 => Op::Promote(random.usize(0..4)),
+        36..56 => Op::Claim {
+            worker: random.usize(..WORKERS),
+            types: random.u8(0..8) | random.u8(0..8),
+            queues: random.bool().then(|| random.u8(0..4)),
+            limit: random.usize(0..5),
+        },
+        56..78 => Op::Settle(way(random), some(random, 4, ended)),
+        78..88 => Op::Act(act(random), some(random, 4, pick)),
+        88..90 => Op::Prune {
+            finished: random.bool().then(|| random.u64(0..80)),
+            dead: random.bool().then(|| random.u64(0..80)),
+        },
+        90..95 => Op::List {
+            state: random.bool().then(|| JobState::ALL[random.usize(..6)]),
+            job_type: seldom(random).then(|| random.usize(..3)),
+            queue: seldom(random).then(|| random.usize(..2)),
+            label: seldom(random).then(|| if random.bool() { "A" } else { "%" }),
+            since: seldom(random).then(|| random.i64(-40..5)),
+            after: random.bool().then(|| pick(random)),
+            limit: random.usize(0..6),
+        },
+        _ => Op::Look(pick(random)),
+    }
+}
+
+fn seldom(random: &mut Rng) -> bool {
+    random.u8(..4) == 0
+}
+
+fn some<T>(random: &mut Rng, most: usize, draw: fn(&mut Rng) -> T) -> Vec<T> {
+    let count = random.usize(0..=most);
+    (0..count).map(|_| draw(random)).collect()
+}
+
+fn spec(random: &mut Rng) -> Spec {
+    Spec {
+        job_type: random.usize(..TYPES.len()),
+        queue: random.usize(..QUEUES.len()),
+        priority: random.i16(-1..=1),
+        delay: random.bool().then(|| random.i64(-5..60)),
+        max_attempts: random.u32(1..4),
+        retain: seldom(random).then(|| random.u64(0..60)),
+        label: [None, Some("a"), Some("100%"), Some("bA \u{1f600}")][random.usize(..4)],
+    }
+}
+
+fn pick(random: &mut Rng) -> Pick {
+    let place = random.usize(..1000);
+    match random.u8(..20) {
+        0 => Pick::Foreign(place),
+        1..6 => Pick::Running(place),
+        _ => Pick::Any(place),
+    }
+}
+
+fn ended(random: &mut Rng) -> Ended {
+    use AttemptOutcome::{Cancelled, Failed, Panicked, TimedOut, Undecodable};
+    Ended {
+        job: if seldom(random) { pick(random) } else { Pick::Running(random.usize(..1000)) },
+        lease: [0, 0, 0, 0, 0, 0, -1, 1][random.usize(..8)],
+        outcome: [Failed, TimedOut, Panicked, Undecodable, Cancelled][random.usize(..5)],
+        next: (!seldom(random)).then(|| random.i64(-3..50)),
+        text: ["", "no such host", "it said \"\0\"", "é'"][random.usize(..4)],
+    }
+}
+
+fn way(random: &mut Rng) -> Way {
+    [Way::Complete, Way::Fail, Way::Fail, Way::Snooze, Way::Release, Way::Rescue][random.usize(..6)]
+}
+
+fn act(random: &mut Rng) -> Act {
+    [Act::Cancel, Act::Retry, Act::RunNow, Act::Delete][random.usize(..4)]
+}

@@ -1,0 +1,366 @@
+//! Two stores that are told the same and must say the same.
+
+use super::op::{Act, Ended, Op, Pick, QUEUES, Spec, TYPES, WORKERS, Way};
+use jobq::{
+    job::{Attempt, JobId, JobRow, Lease, NewJob, WorkerId},
+    store::{
+        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Release, Rescue,
+        Retention, Running, Snooze, Store, StoreError,
+        memory::MemoryStore,
+        sqlite::{Durability, SqliteOptions, SqliteStore},
+    },
+    time::Millis,
+};
+use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
+
+/// What an operation ends in: nothing, or how the two differ.
+pub type Compared = Result<(), String>;
+
+/// The store in memory, the model, and the one that is held against it.
+pub struct Pair {
+    model: Side,
+    other: Side,
+    now: Millis,
+    /// All jobs enqueued in this sequence: the model's id, then the other's.
+    jobs: Vec<(JobId, JobId)>,
+    _kept: tempfile::TempDir,
+}
+
+struct Side {
+    store: Arc<dyn Store>,
+    workers: Vec<WorkerId>,
+    /// From this side's ids to places in `Pair::jobs`.
+    places: HashMap<JobId, usize>,
+}
+
+impl Pair {
+    pub async fn open() -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(kept.path().join("model.db")).durability(Durability::Process);
+        let sqlite = SqliteStore::open(options).await.unwrap();
+        let now = 1_767_225_600_000;
+        Self {
+            model: Side::new(Arc::new(MemoryStore::new()), now).await,
+            other: Side::new(Arc::new(sqlite), now).await,
+            now,
+            jobs: Vec::new(),
+            _kept: kept,
+        }
+    }
+
+    /// Does one operation on both; `Err` tells how their answers differ.
+    pub async fn apply(&mut self, op: &Op) -> Compared {
+        let now = self.now;
+        match op {
+            Op::Wait(millis) => self.now += millis,
+            Op::Enqueue(specs) => self.enqueue(specs).await?,
+            Op::Promote(limit) => {
+                let [model, other] = self.stores();
+                alike(model.promote(*limit, now).await, other.promote(*limit, now).await)?;
+            }
+            Op::Claim { worker, types, queues, limit } => {
+                let set = Arc::new(ClaimSet {
+                    job_types: chosen(&TYPES, *types),
+                    queues: queues.map(|bits| chosen(&QUEUES, bits)),
+                });
+                let claim = |side: &Side| Claim {
+                    worker: side.workers[*worker],
+                    set: set.clone(),
+                    limit: *limit,
+                    standing: false,
+                };
+                let model = self.model.store.claim(claim(&self.model), now).await;
+                let other = self.other.store.claim(claim(&self.other), now).await;
+                alike(self.model.claimed(model), self.other.claimed(other))?;
+                let [model, other] = self.stores();
+                alike(model.due(set.clone(), now).await, other.due(set, now).await)?;
+            }
+            Op::Settle(way, ended) => self.settle(*way, ended).await?,
+            Op::Act(act, picks) => self.act(*act, picks).await?,
+            Op::Prune { finished, dead } => {
+                let [finished, dead] = [finished, dead].map(|kept| kept.map(Duration::from_millis));
+                let keep = Retention { finished, dead };
+                let [model, other] = self.stores();
+                alike(model.prune(keep, now).await, other.prune(keep, now).await)?;
+            }
+            Op::List { state, job_type, queue, label, since, after, limit } => {
+                let after = match after {
+                    Some(pick) => self.pick(*pick).await,
+                    None => None,
+                };
+                let filter = |after| JobFilter {
+                    states: state.iter().copied().collect(),
+                    job_type: job_type.map(|at| TYPES[at].into()),
+                    queue: queue.map(|at| QUEUES[at].into()),
+                    label: label.map(str::to_owned),
+                    created_from: since.map(|since| now + since),
+                    created_before: None,
+                    after,
+                    limit: *limit,
+                };
+                self.list(filter(after.map(|ids| ids.0)), filter(after.map(|ids| ids.1))).await?;
+            }
+            Op::Look(pick) => {
+                if let Some(ids) = self.pick(*pick).await {
+                    self.look(ids).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every row, history, list and count.
+    pub async fn compare_everything(&self) -> Compared {
+        for &ids in &self.jobs {
+            self.look(ids).await?;
+        }
+        let everything = || JobFilter { limit: 1000, ..JobFilter::default() };
+        self.list(everything(), everything()).await?;
+        let [model, other] = self.stores();
+        alike(model.counts().await, other.counts().await)?;
+        let set = Arc::new(ClaimSet { job_types: chosen(&TYPES, u8::MAX), queues: None });
+        alike(model.due(set.clone(), self.now).await, other.due(set, self.now).await)?;
+        for worker in 0..WORKERS {
+            let held = self.model.store.running(vec![self.model.workers[worker]]).await;
+            let held_by_other = self.other.store.running(vec![self.other.workers[worker]]).await;
+            alike(self.model.running(held), self.other.running(held_by_other))?;
+        }
+        Ok(())
+    }
+
+    /// Empties both for the next sequence.
+    pub async fn clear(&mut self) -> Compared {
+        let everything = |job| Ended {
+            job: Pick::Any(job),
+            lease: 0,
+            outcome: jobq::job::AttemptOutcome::Failed,
+            next: None,
+            text: "cleared",
+        };
+        let all: Vec<_> = (0..self.jobs.len()).map(Pick::Any).collect();
+        self.act(Act::Cancel, &all).await?;
+        self.settle(Way::Fail, &(0..self.jobs.len()).map(everything).collect::<Vec<_>>()).await?;
+        self.act(Act::Delete, &all).await?;
+        let [model, other] = self.stores();
+        alike(model.counts().await, other.counts().await)?;
+        alike(model.counts().await, Ok(Vec::new()))?;
+        self.jobs.clear();
+        self.model.places.clear();
+        self.other.places.clear();
+        Ok(())
+    }
+
+    fn stores(&self) -> [&dyn Store; 2] {
+        [&*self.model.store, &*self.other.store]
+    }
+
+    async fn enqueue(&mut self, specs: &[Spec]) -> Compared {
+        let jobs: Vec<_> = specs.iter().map(|spec| new_job(spec, self.jobs.len(), self.now)).collect();
+        let [model, other] = self.stores();
+        let (model, other) =
+            (model.enqueue(jobs.clone(), self.now).await, other.enqueue(jobs, self.now).await);
+        let (Ok(model), Ok(other)) = (&model, &other) else { return differ(&model, &other) };
+        alike(Ok(model.len()), Ok(other.len()))?;
+        for (&model, &other) in model.iter().zip(other) {
+            self.model.places.insert(model, self.jobs.len());
+            self.other.places.insert(other, self.jobs.len());
+            self.jobs.push((model, other));
+        }
+        Ok(())
+    }
+
+    /// The job's ids in both stores; `None` where there is none at all.
+    async fn pick(&self, pick: Pick) -> Option<(JobId, JobId)> {
+        let any = |place: usize| self.jobs.get(place.checked_rem(self.jobs.len())?).copied();
+        match pick {
+            Pick::Any(place) => any(place),
+            Pick::Foreign(place) => any(place).map(|ids| (foreign(ids.0), foreign(ids.1))),
+            Pick::Running(place) => {
+                let held = self.model.store.running(self.model.workers.clone()).await.unwrap();
+                match place.checked_rem(held.len()) {
+                    Some(at) => self.jobs.get(self.model.places[&held[at].id]).copied(),
+                    None => any(place),
+                }
+            }
+        }
+    }
+
+    async fn settle(&self, way: Way, ended: &[Ended]) -> Compared {
+        let mut batches: [Vec<(JobId, Lease, Ended)>; 2] = Default::default();
+        for end in ended {
+            let Some((model, other)) = self.pick(end.job).await else { continue };
+            let row = self.model.store.get(model).await.unwrap();
+            let (lease, spent) = row.map_or((0, false), |row| (row.lease, row.attempts >= row.max_attempts));
+            // Whoever settles gives no further attempt to a job that has none left.
+            let end = Ended { next: end.next.filter(|_| !spent), ..*end };
+            batches[0].push((model, lease + end.lease, end));
+            batches[1].push((other, lease + end.lease, end));
+        }
+        let [model, other] = batches;
+        alike(
+            settle(&*self.model.store, way, model, self.now).await,
+            settle(&*self.other.store, way, other, self.now).await,
+        )
+    }
+
+    async fn act(&self, act: Act, picks: &[Pick]) -> Compared {
+        let (mut models, mut others) = (Vec::new(), Vec::new());
+        for pick in picks {
+            if let Some((model, other)) = self.pick(*pick).await {
+                models.push(model);
+                others.push(other);
+            }
+        }
+        let now = self.now;
+        let done = async |store: &dyn Store, ids| match act {
+            Act::Cancel => store.cancel(ids, now).await,
+            Act::Retry => store.retry(ids, now).await,
+            Act::RunNow => store.run_now(ids, now).await,
+            Act::Delete => store.delete(ids, now).await,
+        };
+        alike(done(&*self.model.store, models).await, done(&*self.other.store, others).await)
+    }
+
+    async fn look(&self, (model, other): (JobId, JobId)) -> Compared {
+        let row = self.model.store.get(model).await.map(|row| row.map(|row| self.model.row(row)));
+        let other_row = self.other.store.get(other).await.map(|row| row.map(|row| self.other.row(row)));
+        alike(row, other_row)?;
+        let attempts = self.model.store.attempts(model).await;
+        let other_attempts = self.other.store.attempts(other).await;
+        alike(self.model.attempts(attempts), self.other.attempts(other_attempts))
+    }
+
+    async fn list(&self, model: JobFilter, other: JobFilter) -> Compared {
+        let rows = self.model.store.list(model).await;
+        let other_rows = self.other.store.list(other).await;
+        alike(self.model.rows(rows), self.other.rows(other_rows))
+    }
+}
+
+impl Side {
+    async fn new(store: Arc<dyn Store>, now: Millis) -> Self {
+        let mut workers = Vec::new();
+        for _ in 0..WORKERS {
+            let worker = NewWorker { beat: Duration::from_secs(3600), queues: String::new() };
+            workers.push(store.register(worker, now).await.unwrap());
+        }
+        Self { store, workers, places: HashMap::new() }
+    }
+
+    fn place(&self, id: JobId) -> usize {
+        self.places.get(&id).copied().unwrap_or(usize::MAX)
+    }
+
+    fn worker(&self, id: Option<WorkerId>) -> Option<WorkerId> {
+        id.map(|id| WorkerId(self.workers.iter().position(|known| *known == id).map_or(-1, |at| at as i64)))
+    }
+
+    /// The row with names that both sides share, and without the beats, which nobody compares.
+    fn row(&self, row: JobRow) -> (usize, JobRow) {
+        let worker = self.worker(row.worker);
+        (self.place(row.id), JobRow { id: nameless(), worker, heartbeat_at: None, ..row })
+    }
+
+    fn rows(&self, rows: Result<Vec<JobRow>, StoreError>) -> Result<Vec<(usize, JobRow)>, StoreError> {
+        rows.map(|rows| rows.into_iter().map(|row| self.row(row)).collect())
+    }
+
+    fn attempts(&self, attempts: Result<Vec<Attempt>, StoreError>) -> Result<Vec<Attempt>, StoreError> {
+        let named = |attempt: Attempt| Attempt { worker: self.worker(attempt.worker), ..attempt };
+        attempts.map(|attempts| attempts.into_iter().map(named).collect())
+    }
+
+    fn claimed(&self, jobs: Result<Vec<Claimed>, StoreError>) -> Result<Vec<(usize, Claimed)>, StoreError> {
+        let named = |job: Claimed| (self.place(job.id), Claimed { id: nameless(), ..job });
+        jobs.map(|jobs| jobs.into_iter().map(named).collect())
+    }
+
+    fn running(&self, jobs: Result<Vec<Running>, StoreError>) -> Result<Vec<(usize, Running)>, StoreError> {
+        let named = |job: Running| {
+            let worker = self.worker(Some(job.worker)).unwrap();
+            (self.place(job.id), Running { id: nameless(), worker, ..job })
+        };
+        let mut jobs: Vec<_> = jobs?.into_iter().map(named).collect();
+        jobs.sort_by_key(|(place, _)| *place);
+        Ok(jobs)
+    }
+}
+
+/// An id that stands for none.
+fn nameless() -> JobId {
+    "00000000-0000-7000-8000-000000000000".parse().unwrap()
+}
+
+fn foreign(id: JobId) -> JobId {
+    crate::laws::foreign(id)
+}
+
+fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
+    NewJob {
+        queue: QUEUES[spec.queue].into(),
+        priority: spec.priority,
+        run_at: spec.delay.map(|delay| now + delay),
+        max_attempts: spec.max_attempts,
+        label: spec.label.map(str::to_owned),
+        retain: spec.retain.map(Duration::from_millis),
+        ..NewJob::new(TYPES[spec.job_type], format!("[{n}]"))
+    }
+}
+
+async fn settle(
+    store: &dyn Store,
+    way: Way,
+    batch: Vec<(JobId, Lease, Ended)>,
+    now: Millis,
+) -> Result<Vec<jobq::store::Settled>, StoreError> {
+    let next = |end: Ended| end.next.map_or(Next::Dead, |delay| Next::At(now + delay));
+    let batch = batch.into_iter();
+    match way {
+        Way::Complete => {
+            let ended = |(id, lease, end): (_, _, Ended)| {
+                let result = end.next.map(|delay| delay.to_string());
+                Completion { id, lease, result }
+            };
+            store.complete(batch.map(ended).collect(), now).await
+        }
+        Way::Fail => {
+            let ended = |(id, lease, end): (_, _, Ended)| {
+                let cancelled = end.outcome == jobq::job::AttemptOutcome::Cancelled;
+                let next = if cancelled { Next::Cancelled } else { next(end) };
+                Failure { id, lease, outcome: end.outcome, error: end.text.into(), next }
+            };
+            store.fail(batch.map(ended).collect(), now).await
+        }
+        Way::Snooze => {
+            let ended =
+                |(id, lease, end): (_, _, Ended)| Snooze { id, lease, run_at: now + end.next.unwrap_or(0) };
+            store.snooze(batch.map(ended).collect(), now).await
+        }
+        Way::Release => store.release(batch.map(|(id, lease, _)| Release { id, lease }).collect(), now).await,
+        Way::Rescue => {
+            let ended = |(id, lease, end): (_, _, Ended)| Rescue {
+                id,
+                lease,
+                error: end.text.into(),
+                next: next(end),
+            };
+            store.rescue(batch.map(ended).collect(), now).await
+        }
+    }
+}
+
+fn chosen(names: &[&str], bits: u8) -> Vec<String> {
+    (0..names.len()).filter(|at| bits & (1 << at) != 0).map(|at| names[at].to_owned()).collect()
+}
+
+/// Whether both answered, and alike.
+fn alike<T: PartialEq + Debug>(model: Result<T, StoreError>, other: Result<T, StoreError>) -> Compared {
+    match (&model, &other) {
+        (Ok(one), Ok(two)) if one == two => Ok(()),
+        _ => differ(&model, &other),
+    }
+}
+
+fn differ<T: Debug>(model: &Result<T, StoreError>, other: &Result<T, StoreError>) -> Compared {
+    Err(format!("memory: {model:?}\nsqlite: {other:?}"))
+}
