@@ -24,6 +24,9 @@
 //!
 //! // Still a function; this runs here and now:
 //! send_welcome_email(42, "ada@example.org".into()).await?;
+//!
+//! // Runs what is due, until SIGTERM or ctrl-c:
+//! Worker::new(&queue).concurrency(8).run().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -36,6 +39,7 @@
 //! # Where to look
 //! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
+//! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`;
 //! - what a job may know and say: [`JobContext`], [`JobError`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].

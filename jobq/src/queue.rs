@@ -10,15 +10,15 @@
 //! | `enqueue(type, payload, opts)` | `send_mail.enqueue(args)`, [`JobQueue::enqueue`], by name [`JobQueue::enqueue_raw`] |
 //! | `opts.runAt`, `opts.priority`, `opts.maxAttempts` | [`run_at`](crate::enqueue::Enqueue::run_at), [`priority`](crate::enqueue::Enqueue::priority), [`max_attempts`](crate::enqueue::Enqueue::max_attempts) on the builder |
 //! | `enqueue_delayed(job, run_after)` | `.run_at(run_after)` or [`.delay(duration)`](crate::enqueue::Enqueue::delay) on the builder |
-//! | `start()` | `Worker::new(&queue).start()`, or `run()` until a signal |
-//! | `pause()`, `resume()` | the same words on the handle that `start()` gives |
-//! | `waitForActive(timeoutMs)` | `wait_for_active(timeout)` on the handle that `start()` gives |
+//! | `start()` | [`Worker::start`](crate::worker::Worker::start), or [`run`](crate::worker::Worker::run) until a signal |
+//! | `pause()`, `resume()` | [`pause`](crate::worker::WorkerHandle::pause), [`resume`](crate::worker::WorkerHandle::resume) on the handle that `start` gives |
+//! | `waitForActive(timeoutMs)` | [`wait_for_active(timeout)`](crate::worker::WorkerHandle::wait_for_active) on the same handle |
 //! | `dequeue(limit)` | [`Store::claim`], called by the worker; each claim gives a lease |
 //! | `complete(id)` | [`Store::complete`], from a job function's `Ok`; fenced by the lease |
 //! | `fail(id, error)` | [`Store::fail`], from a job function's `Err`, panic or time-out |
 //! | `dead(id, error)` | [`JobError::dead`](crate::job::JobError::dead) in the job function, or the last attempt failed |
 //! | `retry_count(status)` | [`JobQueue::counts`]; attempts of one job: [`JobRow::attempts`], [`JobQueue::attempts`] |
-//! | a cron-driven `queue_worker` | `Worker::new(&queue).drain()` |
+//! | a cron-driven `queue_worker` | [`Worker::drain`](crate::worker::Worker::drain) |
 
 use crate::{
     job::{Attempt, JobId, JobRow, MAX_NAME},

@@ -146,7 +146,7 @@ impl fmt::Display for JobEntry {
 /// list to keep. The linker, however, leaves out a whole crate that nothing in the program names, although it stands in
 /// `Cargo.toml`, and with it all of its jobs; rows of these stay pending, shown as "no worker knows this type". Naming
 /// one item of the crate, `use mail_jobs as _;`, links all of its jobs. A worker that is told which jobs it must know
-/// (`Worker::expect((send_mail, send_bill))`) can't fall into it unseen: naming the functions links them, and it refuses
+/// ([`Worker::expect((send_mail, send_bill))`](crate::worker::Worker::expect)) can't fall into it unseen: naming the functions links them, and it refuses
 /// to start, naming what is missing, should one not be there all the same.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {

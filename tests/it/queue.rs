@@ -478,6 +478,25 @@ async fn a_scope_takes_the_place_of_the_default_for_its_future_and_what_it_spawn
     );
 }
 
+#[job(type = "queue-test:parent")]
+async fn parent(media: String) -> Result<(), JobError> {
+    resize.enqueue((media.clone(), 1)).await?;
+    jobq::spawn(async { resize.enqueue((media, 2)).await }).await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_running_job_enqueues_goes_to_its_own_queue() {
+    let (bench, other) = (Bench::new().await, Bench::new().await);
+    bench.queue.enqueue(Parent { media: "a.png".into() }).await.unwrap();
+    let worker = Worker::new(&bench.queue).jobs((parent,));
+    other.queue.scope(worker.drain()).await.unwrap();
+    let mut states = bench.others().await;
+    states.sort();
+    assert_eq!(states, [JobState::Pending, JobState::Pending, JobState::Completed]);
+    assert_eq!(other.others().await, []);
+}
+
 /// The default is one for the whole process, so this runs in a process of its own.
 #[test]
 fn without_a_scope_the_installed_queue_is_meant_and_without_one_the_error_says_what_to_write() {
