@@ -527,3 +527,64 @@ pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     let end = whole.floor_char_boundary(limit.saturating_sub(ROOM));
     format!("{} … [{} bytes cut]", &whole[..end], whole.len() - end).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest that fit into an id: 48 bits of time, 48 bits of row.
+    const LAST: i64 = (1 << 48) - 1;
+
+    fn parts(id: JobId) -> (Millis, i64, u32) {
+        (id.created_at(), id.row(), id.tag())
+    }
+
+    #[test]
+    fn an_id_carries_its_time_row_and_tag() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let edges = [0, 1, (1 << 36) - 1, 1 << 36, LAST];
+        let drawn = (0..10_000).map(|_| random.i64(0..=LAST)).collect::<Vec<_>>();
+        for (n, &row) in edges.iter().chain(&drawn).enumerate() {
+            let at = if n % 2 == 0 { random.i64(0..=LAST) } else { edges[n % edges.len()] };
+            let tag = if n % 3 == 0 { JobId::MAX_TAG } else { random.u32(..=JobId::MAX_TAG) };
+            let id = JobId::compose(at, row, tag);
+            assert_eq!(parts(id), (at, row, tag));
+            assert_eq!(id.as_uuid().get_version_num(), 7);
+            assert_eq!(id.as_uuid().get_variant(), uuid::Variant::RFC4122);
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn ids_sort_by_time_then_row() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..10_000 {
+            let mut draw = || (random.i64(0..4) * (LAST / 4), random.i64(0..=LAST), random.u32(..1 << 26));
+            let (one, two) = (draw(), draw());
+            let ids = [one, two].map(|(at, row, tag)| JobId::compose(at, row, tag));
+            assert_eq!(ids[0].cmp(&ids[1]), one.cmp(&two), "{one:?} and {two:?}");
+            let texts = ids.map(|id| id.to_string());
+            assert_eq!(texts[0].cmp(&texts[1]), one.cmp(&two), "as text they sort alike");
+        }
+    }
+
+    #[test]
+    fn a_cut_falls_on_a_character_and_says_what_is_missing() {
+        for character in ["x", "é", "€", "😀"] {
+            let text = character.repeat(200);
+            for limit in 50..text.len() {
+                let short = cut(&text, limit);
+                let (kept, mark) = short.rsplit_once(" … [").expect("a mark");
+                assert!(short.len() <= limit && text.starts_with(kept));
+                assert_eq!(mark, format!("{} bytes cut]", text.len() - kept.len()));
+            }
+            assert_eq!(cut(&text, text.len()), text);
+        }
+    }
+
+    #[test]
+    fn a_cut_replaces_nul() {
+        assert_eq!(cut("a\0b\0", 100), "a\u{fffd}b\u{fffd}");
+        assert!(cut(&"\0".repeat(100), 100).len() <= 100);
+    }
+}

@@ -58,7 +58,9 @@ impl Backoff {
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         match *self {
             Self::Exponential { base, factor, max, jitter } => {
-                let grown = base.as_secs_f64() * factor.max(1.0).powf(f64::from(attempt.saturating_sub(1)));
+                let growth = factor.max(1.0).powf(f64::from(attempt.saturating_sub(1)));
+                // Nothing stays nothing, also where the growth has become infinite.
+                let grown = if base.is_zero() { 0.0 } else { base.as_secs_f64() * growth };
                 spread(grown.min(max.as_secs_f64()), jitter, random).min(max)
             }
             Self::Fixed { delay, jitter } => spread(delay.as_secs_f64(), jitter, random),
@@ -67,9 +69,14 @@ impl Backoff {
 }
 
 fn spread(seconds: f64, jitter: f64, random: f64) -> Duration {
-    let jitter = jitter.clamp(0.0, 1.0);
-    let factor = 1.0 - jitter + 2.0 * jitter * random.clamp(0.0, 1.0);
+    let jitter = share(jitter);
+    let factor = 1.0 - jitter + 2.0 * jitter * share(random);
     Duration::try_from_secs_f64(seconds * factor).unwrap_or(Duration::MAX)
+}
+
+/// Within 0 to 1; what is no number is 0.
+fn share(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }
 
 /// Durations in stored JSON: whole milliseconds.

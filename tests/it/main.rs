@@ -3,6 +3,7 @@
 mod laws;
 mod macros;
 mod model;
+mod pure;
 mod queue;
 mod registry;
 mod worker;
