@@ -221,6 +221,9 @@ impl Turns {
 impl Writer {
     /// Runs until the store is closed.
     pub(super) fn run(mut self) {
+        // What was committed before is nobody's news; should the look fail, the first turn says why.
+        self.foreign_commit().ok();
+        self.state.foreign_at = None;
         loop {
             self.gather();
             self.look_for_foreign_commits();
