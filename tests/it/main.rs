@@ -6,4 +6,5 @@ mod model;
 mod pure;
 mod queue;
 mod registry;
+mod tidy;
 mod worker;
