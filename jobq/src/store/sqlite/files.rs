@@ -12,32 +12,37 @@ use std::{
 
 type Place = (u64, u64);
 
+/// What stands on disk while a database is open. The -wal and -shm files may come later than the database.
+const PARTS: [(&str, &str); 3] =
+    [("", "the database file"), ("-wal", "the -wal file"), ("-shm", "the -shm file")];
+
 /// The files of one open database.
 #[derive(Clone)]
 pub(super) struct Files {
     pub(super) path: PathBuf,
-    database: Place,
-    wal: Option<Place>,
+    parts: [(PathBuf, Option<Place>); 3],
 }
 
 impl Files {
-    /// The files as they are now: call it with a connection open.
+    /// The files as they are now: call it with a connection open. `None`: there is no database.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        let wal = place(&beside(path, "-wal"));
-        place(path).map(|database| Self { path: path.to_owned(), database, wal })
+        let parts = PARTS.map(|(suffix, _)| {
+            let part = beside(path, suffix);
+            let found = place(&part);
+            (part, found)
+        });
+        parts[0].1.is_some().then(|| Self { path: path.to_owned(), parts })
     }
 
     /// An error where a file was renamed, replaced or deleted since it was opened.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
-        let moved = |what| StoreError::Moved { path: self.path.clone(), what };
-        if place(&self.path) != Some(self.database) {
-            return Err(moved("the database file"));
-        }
-        let wal = place(&beside(&self.path, "-wal"));
-        match (self.wal, wal) {
-            (None, found) => self.wal = found,
-            (Some(ours), found) if found != Some(ours) => return Err(moved("the -wal file")),
-            _ => {}
+        for ((part, known), (_, what)) in self.parts.iter_mut().zip(PARTS) {
+            let found = place(part);
+            match known {
+                None => *known = found,
+                Some(_) if *known == found => {}
+                Some(_) => return Err(StoreError::Moved { path: self.path.clone(), what }),
+            }
         }
         Ok(())
     }
