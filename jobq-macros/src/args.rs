@@ -226,7 +226,7 @@ fn wanted(at: impl ToTokens, example: &str) -> syn::Error {
 /// What `read` reads; where it can't, an error at those tokens that shows what was wanted.
 fn or_else_say<T>(input: ParseStream, example: &str, read: impl Fn(ParseStream) -> Result<T>) -> Result<T> {
     let ahead = input.fork();
-    if read(&ahead).is_ok() && ahead.is_empty() {
+    if read(&ahead).is_ok() {
         return read(input);
     }
     let written: TokenStream = input.parse()?;

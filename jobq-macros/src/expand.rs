@@ -11,7 +11,7 @@ use crate::{
 };
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, LitStr, ext::IdentExt, spanned::Spanned};
+use syn::{Attribute, LitStr, Pat, ext::IdentExt, spanned::Spanned};
 
 /// All that is written for one job.
 ///
@@ -30,6 +30,8 @@ struct Expansion<'a> {
     payload: Ident,
     job_type: LitStr,
     label: Option<TokenStream>,
+    /// What goes on the items that the user did not write: `cfg`, lint levels.
+    beside: TokenStream,
 }
 
 impl<'a> Expansion<'a> {
@@ -40,12 +42,16 @@ impl<'a> Expansion<'a> {
         let job_type = job_type(options, &item.name, mistakes);
         check_aliases(&options.aliases, &job_type, mistakes);
         let label = options.label.as_ref().and_then(|label| label_tokens(label, item, &private, mistakes));
-        Some(Self { options, item, private, payload, job_type, label })
+        let (cfg, lint) = (&item.attrs.cfg, on_every_item(&item.attrs.lint));
+        // They name the function and its payload, which may both be deprecated.
+        let deprecated = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
+        let beside = quote!(#(#cfg)* #(#lint)* #deprecated);
+        Some(Self { options, item, private, payload, job_type, label, beside })
     }
 
     /// The struct, and its Debug by way of Serialize, so that users' types need nothing but serde.
     fn payload(&self) -> TokenStream {
-        let Self { item, private, payload, .. } = self;
+        let Self { item, private, payload, beside, .. } = self;
         let (cfg, deprecated, vis) = (&item.attrs.cfg, &item.attrs.deprecated, &item.vis);
         let lint = on_every_item(&item.attrs.lint);
         let doc = docs_or(&item.attrs.doc, || format!("What a job `{}` is enqueued with.", item.name));
@@ -54,17 +60,20 @@ impl<'a> Expansion<'a> {
         let fields = item.payload().map(|param| {
             let Param { name, ty, serde, doc, .. } = param;
             let doc = docs_or(doc, || format!("The parameter `{name}`."));
+            // serde tells of a type that it can't store at the field's first token.
+            let doc = at(&doc, ty.span());
             quote!(#doc #(#serde)* #vis #name: #ty)
         });
         let name = payload.unraw().to_string();
+        let keyword = quote_spanned!(payload.span()=> struct);
         quote! {
             #(#cfg)* #doc #(#deprecated)* #(#lint)*
             #[derive(#private::Serialize, #private::Deserialize)]
             #[serde(crate = #serde)]
             #container
-            #vis struct #payload { #(#fields),* }
+            #vis #keyword #payload { #(#fields),* }
 
-            #(#cfg)* #(#lint)* #[allow(deprecated)]
+            #beside
             impl #private::Debug for #payload {
                 fn fmt(&self, f: &mut #private::Formatter<'_>) -> #private::fmt::Result {
                     #private::debug(self, #name, f)
@@ -74,9 +83,7 @@ impl<'a> Expansion<'a> {
     }
 
     fn job(&self) -> TokenStream {
-        let Self { item, private, payload, job_type, .. } = self;
-        let cfg = &item.attrs.cfg;
-        let lint = on_every_item(&item.attrs.lint);
+        let Self { item, private, payload, job_type, beside, .. } = self;
         let (names, types): (Vec<_>, Vec<_>) = item.payload().map(|param| (&param.name, &param.ty)).unzip();
         let (args, pattern) = match (&types[..], &names[..]) {
             ([ty], [name]) => (quote!(#ty), quote!(#name)),
@@ -95,7 +102,7 @@ impl<'a> Expansion<'a> {
             }
         });
         quote! {
-            #(#cfg)* #(#lint)* #[allow(deprecated)]
+            #beside
             impl #private::Job for #payload {
                 const TYPE: &'static str = #job_type;
                 const DEFAULTS: #private::Defaults = #defaults;
@@ -164,6 +171,8 @@ impl<'a> Expansion<'a> {
         let names: Vec<_> = item.params.iter().map(|param| &param.name).collect();
         let many = (names.len() > 7).then(|| quote!(#[allow(clippy::too_many_arguments)]));
         let asyncness = item.is_async.then(|| quote!(async));
+        // At the name, so that a future that is not Send is told there.
+        let here = at(private, name.span());
         let call = quote_spanned!(name.span()=> #inner(#(#names),*));
         let future = match (item.is_async, item.wrong_output) {
             (true, false) => call,
@@ -171,7 +180,7 @@ impl<'a> Expansion<'a> {
             (false, false) => quote!(async move { #call }),
             (false, true) => quote!(async move { let _ = #call; }),
         };
-        let boxed = quote_spanned!(name.span()=> #private::Call::new(#private::Box::pin(#future)));
+        let boxed = quote_spanned!(name.span()=> #here::Call::new(#here::Box::pin(#future)));
         quote! {
             #(#cfg)* #(#doc)* #(#deprecated)* #(#lint)* #many
             #vis fn #name #generics(#(#outer_params),*) -> #private::Call<#lifetime, #payload> {
@@ -184,9 +193,8 @@ impl<'a> Expansion<'a> {
 
     /// The hidden entry, by which every worker that is linked with it knows the job.
     fn entry(&self) -> TokenStream {
-        let Self { options, item, private, payload, job_type, .. } = self;
+        let Self { options, item, private, payload, job_type, beside, .. } = self;
         let (name, aliases, blocking) = (&item.name, &options.aliases, options.blocking);
-        let cfg = &item.attrs.cfg;
         let backoff = backoff_tokens(options.backoff.as_ref(), private);
         let data = item.params.iter().filter_map(|param| {
             let lent = &param.lent;
@@ -203,9 +211,13 @@ impl<'a> Expansion<'a> {
             Kind::DataOwned => quote_spanned!(ty.span()=> #private::lend_clone::<#ty>(#lent)?),
         });
         let call = quote!(#name(#(#arguments),*).await);
-        let stored = quote_spanned!(item.output.span()=> #private::stored(#call));
+        let returned = &item.output;
+        let stored = match item.wrong_output {
+            true => quote!(#private::stored::<()>(#call)),
+            false => quote!(#private::stored::<#returned>(#call)),
+        };
         quote! {
-            #(#cfg)* #[allow(deprecated)]
+            #beside
             const _: () = {
                 #private::inventory::submit! {
                     #private::JobEntry {
@@ -231,6 +243,11 @@ impl<'a> Expansion<'a> {
 }
 
 impl Param {
+    /// `None`: a pattern stands in the name's place.
+    fn written_name(&self) -> Option<String> {
+        matches!(self.pat, Pat::Ident(_)).then(|| self.name.unraw().to_string())
+    }
+
     fn is_lent(&self) -> bool {
         matches!(self.kind, Kind::Context | Kind::DataRef)
     }
@@ -309,7 +326,7 @@ fn label_tokens(
                 None
             }
             None => {
-                let known: Vec<_> = item.payload().map(|param| param.name.unraw().to_string()).collect();
+                let known: Vec<_> = item.payload().filter_map(Param::written_name).collect();
                 let known = known.iter().map(String::as_str);
                 let meant = did_you_mean(name, known.clone());
                 let list = match known.len() {
@@ -381,10 +398,19 @@ fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStre
     quote!(#private::BackoffPolicy::Set(#set))
 }
 
+/// The tokens as if they were written there; what they name stays.
+fn at(tokens: &TokenStream, place: Span) -> TokenStream {
+    let placed = tokens.clone().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(place));
+        token
+    });
+    placed.collect()
+}
+
 /// What was written as docs, or else a line, so that `deny(missing_docs)` is content.
 fn docs_or(docs: &[Attribute], line: impl FnOnce() -> String) -> TokenStream {
     if docs.is_empty() {
-        let line = line();
+        let line = format!(" {}", line());
         return quote!(#[doc = #line]);
     }
     quote!(#(#docs)*)
@@ -402,3 +428,6 @@ fn on_every_item(lints: &[Attribute]) -> Vec<Attribute> {
     });
     lints.collect()
 }
+
+#[cfg(test)]
+mod golden;

@@ -4,8 +4,8 @@ use crate::{Mistakes, did_you_mean};
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 use syn::{
-    Attribute, FnArg, GenericArgument, Ident, LitStr, Meta, Pat, PatType, PathArguments, Result, ReturnType,
-    Safety, Signature, Token, Type, TypeReference, Visibility,
+    Attribute, FnArg, GenericArgument, Generics, Ident, LitStr, Meta, Pat, PatType, PathArguments, Result,
+    ReturnType, Safety, Signature, Token, Type, TypeReference, Visibility,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
     spanned::Spanned,
@@ -203,8 +203,10 @@ fn check_params(sig: &Signature, mistakes: &mut Mistakes) -> Option<Vec<Param>> 
         );
         mistakes.at(first_too_many, text);
     }
-    let params: Vec<_> =
-        written.enumerate().map(|(place, param)| Param::check(place, param, mistakes)).collect();
+    let params: Vec<_> = written
+        .enumerate()
+        .map(|(place, param)| Param::check(place, param, &sig.generics, mistakes))
+        .collect();
     let mut contexts = params.iter().flatten().filter(|param| param.kind == Kind::Context);
     if let (Some(_), Some(second)) = (contexts.next(), contexts.next()) {
         mistakes.at(&second.pat, "a job has one context, and this is a second one");
@@ -214,7 +216,7 @@ fn check_params(sig: &Signature, mistakes: &mut Mistakes) -> Option<Vec<Param>> 
 
 impl Param {
     /// `None`: no field of any payload could hold it.
-    fn check(place: usize, written: &PatType, mistakes: &mut Mistakes) -> Option<Self> {
+    fn check(place: usize, written: &PatType, generics: &Generics, mistakes: &mut Mistakes) -> Option<Self> {
         let mut param = Self {
             kind: Kind::Payload,
             name: format_ident!("arg{place}", span = written.pat.span()),
@@ -231,7 +233,7 @@ impl Param {
             Type::Reference(reference) if data || is_context(&reference.elem) => {
                 param.kind = if data { Kind::DataRef } else { Kind::Context };
                 param.lent = (*reference.elem).clone();
-                check_lent(reference, mistakes)
+                check_lent(reference, generics, mistakes)
             }
             ty if data => {
                 param.kind = Kind::DataOwned;
@@ -315,13 +317,16 @@ fn is_context(ty: &Type) -> bool {
     last_name(ty).is_some_and(|name| name == "JobContext")
 }
 
-fn check_lent(reference: &TypeReference, mistakes: &mut Mistakes) -> bool {
+fn check_lent(reference: &TypeReference, generics: &Generics, mistakes: &mut Mistakes) -> bool {
     if let Some(word) = &reference.mutability {
         mistakes.say(word.span(), "what a worker lends is shared by all its jobs: take `&`, not `&mut`");
         return false;
     }
     if let Some(lifetime) = &reference.lifetime {
-        mistakes.at(lifetime, "a job names no lifetimes: write `&` alone");
+        // A declared one is told where it is declared.
+        if !generics.lifetimes().any(|declared| declared.lifetime == *lifetime) {
+            mistakes.at(lifetime, "a job names no lifetimes: write `&` alone");
+        }
         return false;
     }
     let unsized_type = match bare(&reference.elem) {

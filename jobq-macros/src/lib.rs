@@ -8,6 +8,240 @@ use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
 /// Makes a function a job: it stays callable, and can be enqueued and run by a worker.
+///
+/// ```
+/// use jobq::prelude::*;
+///
+/// #[job(queue = "mail", max_attempts = 5, label = "Welcome mail to {email}")]
+/// async fn send_welcome_email(user_id: u64, email: String) -> Result<(), std::io::Error> {
+///     println!("welcome, {user_id}, at {email}");
+///     Ok(())
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// send_welcome_email.enqueue((42, "ada@example.org".into())).await?;
+/// SendWelcomeEmail { user_id: 42, email: "ada@example.org".into() }.enqueue().await?;
+/// send_welcome_email(42, "ada@example.org".into()).await?; // here and now
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Three things stand in its place, and no others that can be seen:
+///
+/// - the **payload**, a struct named as the function in CamelCase, with its visibility and docs; its fields are the
+///   parameters. It implements `Job`, `Serialize`, `Deserialize` and `Debug`, which shows it as it is stored.
+/// - the **function** under its own name. It returns a `Call`, a future of the written return type. A job may call
+///   and enqueue itself.
+/// - one hidden entry, by which a worker knows the job. A crate of jobs must be *linked* for that: a program that
+///   names nothing of it does not link it. `Worker::expect` makes sure.
+///
+/// # Parameters
+/// All are payload and stored as JSON, at most 16, context and data counted, except
+///
+/// - `ctx: &JobContext`: the running job seen from inside;
+/// - `#[data] mailer: &Mailer`: what `Worker::data(mailer)` provided, found by its type. `#[data] mailer: Mailer`
+///   is a clone of it.
+///
+/// ```
+/// # use jobq::prelude::*;
+/// # struct Mailer;
+/// /// Each parameter's docs and serde attributes go to its field.
+/// #[job]
+/// async fn remind(
+///     ctx: &JobContext,
+///     #[data] mailer: &Mailer,
+///     /// Whom to remind.
+///     user_id: u64,
+///     #[serde(default)] urgent: bool,
+/// ) -> Result<(), JobError> {
+///     # let _ = (mailer, user_id, urgent);
+///     if ctx.is_last_attempt() {
+///         return Err(JobError::dead("nobody reads this"));
+///     }
+///     Ok(())
+/// }
+/// ```
+/// A payload type needs `serde::Serialize` and `serde::Deserialize`, and can't borrow. A field that is added later needs
+/// `#[serde(default)]` or an `Option`, or the rows written before can't be read.
+///
+/// # Return type
+/// Nothing, or a `Result` (an alias does as well). The output needs `Serialize`. The error is `JobError`, or anything that
+/// converts into `Box<dyn Error + Send + Sync>`: every `std::error::Error`, `anyhow::Error`, `eyre::Report`, `String`.
+/// An error means: try again after the backoff, while attempts are left. A `JobError` can say otherwise.
+///
+/// # Options
+/// | option | value | where it is not given |
+/// |---|---|---|
+/// | [`payload`](#payload) | the struct's name | the function's name in CamelCase |
+/// | [`type`](#type-aliases) | the stored name, 1 to 64 bytes | the function's name |
+/// | [`aliases`](#type-aliases) | names of rows written before a rename | none |
+/// | [`queue`](#queue-priority) | the named lane of work, 1 to 64 bytes | `default` |
+/// | [`priority`](#queue-priority) | −32768 to 32767, larger runs first | 0 |
+/// | [`max_attempts`](#max_attempts) | counted starts, the first included; 1 = no retry | the queue's default |
+/// | [`timeout`](#timeout) | a duration for one attempt, or `"none"` | the worker's default |
+/// | [`backoff`](#backoff) | the wait between attempts | 10, 20, 40 s … 1 h, each ± 15 % |
+/// | [`label`](#label) | a title for people | none |
+/// | [`retain`](#retain) | a duration for the finished row, or `"forever"` | the queue's default |
+/// | [`serde`](#serde) | serde attributes of the payload | none |
+/// | [`blocking`](#blocking) | a thread of its own | the worker's runtime |
+/// | [`crate`](#crate) | the path of jobq | `::jobq` |
+///
+/// `queue`, `priority`, `max_attempts`, `timeout`, `backoff`, `label` and `retain` can be set anew at each enqueue.
+/// A **duration** is text of whole numbers with units, the larger first: `"250ms"`, `"30s"`, `"5m"`, `"1h30m"`, `"7d"`.
+///
+/// ### `payload`
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(payload = WelcomeMail)]
+/// async fn send_welcome_email(user_id: u64) {
+///     # let _ = user_id;
+/// }
+///
+/// let _ = WelcomeMail { user_id: 42 }.enqueue();
+/// ```
+///
+/// ### `type`, `aliases`
+/// The stored name is the function's name, never its module path, so that a function can move. `type` sets another. After a
+/// rename, `aliases` keeps the rows that carry the old name runnable.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(type = "exploration:run", aliases = ["run_exploration", "explore"])]
+/// async fn run() {}
+///
+/// assert_eq!(Run::TYPE, "exploration:run");
+/// ```
+///
+/// ### `queue`, `priority`
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(queue = "mail", priority = -10)]
+/// async fn send_newsletter(issue: u32) {
+///     # let _ = issue;
+/// }
+/// # assert_eq!(SendNewsletter::DEFAULTS.priority, -10);
+/// ```
+///
+/// ### `max_attempts`
+/// An error, a panic, a time-out and a lost worker each count one; then the job is dead, and kept for people.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(max_attempts = 1)] // runs once, whatever happens
+/// async fn charge(cents: u64) -> Result<(), String> {
+///     # let _ = cents;
+///     Err("declined".into())
+/// }
+/// ```
+///
+/// ### `timeout`
+/// An attempt that takes longer counts as timed out. `"none"` lets it take as long as it likes, while its worker lives.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(timeout = "2m30s")]
+/// async fn transcode(path: String) {
+///     # let _ = path;
+/// }
+///
+/// #[job(timeout = "none")]
+/// async fn reindex() {}
+/// ```
+///
+/// ### `backoff`
+/// After every kind of failure. One of
+/// - `exponential(base = "10s", factor = 2, max = "1h", jitter = 0.15)`: `base · factor^(attempt − 1)`, times a random
+///   factor within `1 ± jitter`, at most `max`. Each setting may be left out; these are what it then is.
+/// - `fixed("30s")`, or `fixed("30s", jitter = 0.1)`.
+/// - `doubling_to_a_minute`: 2, 4, 8 … 60 s, without jitter.
+/// - the path of a `fn(attempt: u32, error: &JobError) -> Duration`; attempt 1 is the first.
+/// ```
+/// # use jobq::prelude::*;
+/// use std::time::Duration;
+///
+/// #[job(backoff = exponential(base = "1s", max = "5m"))]
+/// async fn poll_feed() -> Result<(), String> {
+///     Err("not there".into())
+/// }
+///
+/// #[job(backoff = patience)]
+/// async fn call_partner() -> Result<(), String> {
+///     Err("busy".into())
+/// }
+///
+/// fn patience(attempt: u32, error: &JobError) -> Duration {
+///     if error.to_string().contains("busy") { mins(attempt.into()) } else { secs(1) }
+/// }
+/// # let _: fn(u32, &JobError) -> Duration = patience;
+/// ```
+///
+/// ### `label`
+/// `{name}` is a payload parameter, shown by its `Display`; `{{` and `}}` are braces. Cut at 255 characters.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(label = "Import of {file} in {tenant}")]
+/// async fn import(tenant: String, file: String, dry: bool) {
+///     # let _ = (tenant, file, dry);
+/// }
+///
+/// let job = Import { tenant: "acme".into(), file: "may.csv".into(), dry: false };
+/// assert_eq!(job.label().unwrap(), "Import of may.csv in acme");
+/// ```
+///
+/// ### `retain`
+/// How long the row stays once the job is completed, cancelled or dead.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(retain = "30d")]
+/// async fn bill(order: u64) {
+///     # let _ = order;
+/// }
+/// ```
+///
+/// ### `serde`
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(serde(rename_all = "camelCase", deny_unknown_fields))]
+/// async fn resize(media_id: u64, #[serde(rename = "w")] width: u32) {
+///     # let _ = (media_id, width);
+/// }
+///
+/// let stored = Resize { media_id: 1, width: 2 }; // {"mediaId":1,"w":2}
+/// assert_eq!(format!("{stored:?}"), "Resize { mediaId: 1, w: 2 }");
+/// ```
+///
+/// ### `blocking`
+/// For a plain `fn`, or an `async fn` that blocks its thread: the worker runs it on a thread of its own. It is told to stop
+/// by `ctx.is_cancelled()`, and holds its slot until it returns. A direct call runs in place, when it is awaited.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(blocking)]
+/// fn hash_password(ctx: &JobContext, rounds: u64) -> Result<u64, JobError> {
+///     let mut hash = 0_u64;
+///     for round in 0..rounds {
+///         if ctx.is_cancelled() {
+///             return Err(JobError::new("stopped"));
+///         }
+///         hash = hash.rotate_left(5) ^ round;
+///     }
+///     Ok(hash)
+/// }
+/// ```
+///
+/// ### `crate`
+/// Where jobq is known by another name, or through another crate.
+/// ```
+/// use jobq as queueing;
+/// use queueing::prelude::*;
+///
+/// #[job(crate = queueing)]
+/// async fn sweep() {}
+/// # let _ = sweep.enqueue(());
+/// ```
+///
+/// # Attributes
+/// `cfg`, docs, `deprecated` and lint levels go on everything that is written, all others (such as `tracing::instrument`) on
+/// the inner function that holds the body.
+///
+/// # Errors
+/// Each mistake is an error at its place, several at once, and the function is there all the same.
 #[proc_macro_attribute]
 pub fn job(options: proc_macro::TokenStream, function: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand_job(options.into(), function.into()).into()

@@ -21,6 +21,11 @@ pub const MAX_RESULT: usize = 1 << 20;
 pub const MAX_ERROR: usize = 16 << 10;
 
 /// A payload that can be enqueued and run. `#[job]` implements it on the struct that it generates.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "not a job",
+    note = "a function becomes a job by `#[job]`"
+)]
 pub trait Job: Serialize + DeserializeOwned + Sized + Send + 'static {
     /// The stored name.
     const TYPE: &'static str;

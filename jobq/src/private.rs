@@ -102,6 +102,7 @@ impl Fault for JobError {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn Error + Send + Sync>>> Fault for E {
     fn into_job_error(self) -> JobError {
         JobError::new(self)

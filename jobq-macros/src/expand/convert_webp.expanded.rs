@@ -1,0 +1,62 @@
+#[cfg(feature = "images")]
+///What a job `convert_webp` is enqueued with.
+#[derive(::jobq::private::Serialize, ::jobq::private::Deserialize)]
+#[serde(crate = "::jobq::private::serde")]
+struct ConvertWebp {
+    ///The parameter `media_id`.
+    media_id: u64,
+}
+#[cfg(feature = "images")]
+#[allow(deprecated)]
+impl ::jobq::private::Debug for ConvertWebp {
+    fn fmt(
+        &self,
+        f: &mut ::jobq::private::Formatter<'_>,
+    ) -> ::jobq::private::fmt::Result {
+        ::jobq::private::debug(self, "ConvertWebp", f)
+    }
+}
+#[cfg(feature = "images")]
+#[allow(deprecated)]
+impl ::jobq::private::Job for ConvertWebp {
+    const TYPE: &'static str = "convert_webp";
+    const DEFAULTS: ::jobq::private::Defaults = ::jobq::private::Defaults::NONE;
+    type Args = u64;
+    type Return = Result<(), String>;
+    fn from_args(media_id: Self::Args) -> Self {
+        Self { media_id }
+    }
+}
+#[cfg(feature = "images")]
+fn convert_webp(media_id: u64) -> ::jobq::private::Call<'static, ConvertWebp> {
+    fn __convert_webp(media_id: u64) -> Result<(), String> {
+        webp::convert(media_id)
+    }
+    ::jobq::private::Call::new(
+        ::jobq::private::Box::pin(async move { __convert_webp(media_id) }),
+    )
+}
+#[cfg(feature = "images")]
+#[allow(deprecated)]
+const _: () = {
+    ::jobq::private::inventory::submit!(::jobq::private::JobEntry {
+        job_type: "convert_webp",
+        aliases: &[],
+        defaults: <ConvertWebp as ::jobq::private::Job>::DEFAULTS,
+        backoff: ::jobq::private::BackoffPolicy::Unset,
+        blocking: true,
+        data: &[],
+        check: ::jobq::private::check::<ConvertWebp>,
+        run: |text, ctx, lent| {
+            let job = ::jobq::private::decode::<ConvertWebp>(text)?;
+            ::jobq::private::Ok(
+                ::jobq::private::Box::pin(async move {
+                    ::jobq::private::stored(convert_webp(job.media_id).await)
+                }),
+            )
+        },
+        module: ::jobq::private::module_path!(),
+        file: ::jobq::private::file!(),
+        line: ::jobq::private::line!(),
+    });
+};

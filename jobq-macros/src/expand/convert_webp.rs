@@ -1,0 +1,5 @@
+#[job(blocking)]
+#[cfg(feature = "images")]
+fn convert_webp(media_id: u64) -> Result<(), String> {
+    webp::convert(media_id)
+}

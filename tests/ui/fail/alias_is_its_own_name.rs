@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(aliases = ["tidy", "sweep"])]
+async fn sweep() {}
+
+fn main() {}

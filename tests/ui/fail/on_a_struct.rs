@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job]
+struct Sweep;
+
+fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(cron = "0 */5 * * * *")]
+async fn sweep() {}
+
+fn main() {}

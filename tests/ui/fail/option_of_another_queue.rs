@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(retries = 3)]
+async fn sweep() {}
+
+fn main() {}

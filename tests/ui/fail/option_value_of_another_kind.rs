@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(queue = mail)]
+async fn sweep() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(queue)]
+async fn sweep() {}
+
+fn main() {}

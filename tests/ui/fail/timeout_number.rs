@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(timeout = 30)]
+async fn sweep() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(timeout = "0s")]
+async fn sweep() {}
+
+fn main() {}
