@@ -30,6 +30,8 @@ struct Expansion<'a> {
     payload: Ident,
     job_type: LitStr,
     label: Option<TokenStream>,
+    /// `allow(deprecated)`, where the payload is: all of its job name it.
+    allow: Option<TokenStream>,
     /// What goes on the items that the user did not write: `cfg`, lint levels.
     beside: TokenStream,
 }
@@ -43,10 +45,9 @@ impl<'a> Expansion<'a> {
         check_aliases(&options.aliases, &job_type, mistakes);
         let label = options.label.as_ref().and_then(|label| label_tokens(label, item, &private, mistakes));
         let (cfg, lint) = (&item.attrs.cfg, on_every_item(&item.attrs.lint));
-        // They name the function and its payload, which may both be deprecated.
-        let deprecated = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
-        let beside = quote!(#(#cfg)* #(#lint)* #deprecated);
-        Some(Self { options, item, private, payload, job_type, label, beside })
+        let allow = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
+        let beside = quote!(#(#cfg)* #(#lint)* #allow);
+        Some(Self { options, item, private, payload, job_type, label, allow, beside })
     }
 
     /// The struct, and its Debug by way of Serialize, so that users' types need nothing but serde.
@@ -60,18 +61,25 @@ impl<'a> Expansion<'a> {
         let fields = item.payload().map(|param| {
             let Param { name, ty, serde, doc, .. } = param;
             let doc = docs_or(doc, || format!("The parameter `{name}`."));
-            // serde tells of a type that it can't store at the field's first token.
-            let doc = at(&doc, ty.span());
             quote!(#doc #(#serde)* #vis #name: #ty)
         });
         let name = payload.unraw().to_string();
-        let keyword = quote_spanned!(payload.span()=> struct);
+        let checks = item.payload().filter(|param| param.serde.is_empty()).map(|Param { ty, .. }| {
+            let here = at(private, ty.span());
+            quote_spanned!(ty.span()=> #here::stores::<#ty>();)
+        });
+        let place = Span::call_site().located_at(payload.span());
+        let declaration = quote_spanned!(place=> #vis struct #payload { #(#fields),* });
         quote! {
+            // First, for serde tells of a type that it can't store four times, and not at the type.
+            #beside
+            const _: fn() = || { #(#checks)* };
+
             #(#cfg)* #doc #(#deprecated)* #(#lint)*
             #[derive(#private::Serialize, #private::Deserialize)]
             #[serde(crate = #serde)]
             #container
-            #vis #keyword #payload { #(#fields),* }
+            #declaration
 
             #beside
             impl #private::Debug for #payload {
@@ -152,7 +160,7 @@ impl<'a> Expansion<'a> {
 
     /// The function under its own name, and the user's body in one within it: so a job can call and enqueue itself.
     fn function(&self) -> TokenStream {
-        let Self { item, private, payload, .. } = self;
+        let Self { item, private, payload, allow, .. } = self;
         let Item { vis, name, body, output, .. } = item;
         let (cfg, doc, deprecated) = (&item.attrs.cfg, &item.attrs.doc, &item.attrs.deprecated);
         let (lint, inner_attrs) = (&item.attrs.lint, &item.attrs.inner);
@@ -182,7 +190,7 @@ impl<'a> Expansion<'a> {
         };
         let boxed = quote_spanned!(name.span()=> #here::Call::new(#here::Box::pin(#future)));
         quote! {
-            #(#cfg)* #(#doc)* #(#deprecated)* #(#lint)* #many
+            #(#cfg)* #(#doc)* #(#deprecated)* #(#lint)* #allow #many
             #vis fn #name #generics(#(#outer_params),*) -> #private::Call<#lifetime, #payload> {
                 #(#inner_attrs)*
                 #asyncness fn #inner(#(#inner_params),*) -> #output #body
@@ -257,7 +265,9 @@ impl Param {
 fn payload_name(function: &Ident, mistakes: &mut Mistakes) -> Option<Ident> {
     let words = function.unraw().to_string();
     let camel: String = words.split('_').flat_map(capitalized).collect();
-    let name = syn::parse_str::<Ident>(&camel).ok().map(|_| Ident::new(&camel, function.span()));
+    let name = syn::parse_str::<Ident>(&camel)
+        .ok()
+        .map(|_| Ident::new(&camel, Span::call_site().located_at(function.span())));
     if name.is_none() {
         let text = format!("`{camel}` can't be the name of a struct: name the payload with `payload = …`");
         mistakes.say(function.span(), text);

@@ -23,7 +23,7 @@ use crate::{
     job::{JobError, Return},
     registry::{DataMap, DecodeError},
 };
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::{
     any::{Any, TypeId, type_name},
@@ -34,6 +34,21 @@ use std::{
 pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
     serde_json::from_str(payload).map_err(|source| DecodeError { job_type: J::TYPE, source })
 }
+
+/// Compiles where a payload can hold a `T`.
+pub const fn stores<T: Storable>() {}
+
+/// What a payload may hold.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be stored in a payload",
+    label = "not `Serialize` and `Deserialize`",
+    note = "derive `serde::Serialize` and `serde::Deserialize` on it, or mark the parameter `#[data]` where the worker \
+            is to lend it"
+)]
+pub trait Storable {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Storable for T {}
 
 /// What a `#[data] x: &T` is given.
 ///
@@ -62,6 +77,10 @@ pub fn stored<R: Outcome>(returned: R) -> Result<Option<String>, JobError> {
 }
 
 /// A return type whose output and error a row can hold.
+#[diagnostic::on_unimplemented(
+    message = "a job returns `()` or a `Result`, not `{Self}`",
+    label = "neither `()` nor a `Result`"
+)]
 pub trait Outcome: Return {
     #[doc(hidden)]
     fn stored(self) -> Result<Option<String>, JobError>;

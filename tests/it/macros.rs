@@ -491,3 +491,8 @@ fn a_payload_that_does_not_fit_is_refused_by_name() {
     );
     assert!((entry("mail:welcome").check)("{").is_err());
 }
+
+#[test]
+fn every_job_of_these_tests_has_a_name_of_its_own() {
+    jobq::Registry::linked().map(drop).unwrap_or_else(|error| panic!("{error}"));
+}

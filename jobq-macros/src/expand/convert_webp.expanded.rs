@@ -1,13 +1,16 @@
 #[cfg(feature = "images")]
-///What a job `convert_webp` is enqueued with.
+const _: fn() = || {
+    ::jobq::private::stores::<u64>();
+};
+#[cfg(feature = "images")]
+/// What a job `convert_webp` is enqueued with.
 #[derive(::jobq::private::Serialize, ::jobq::private::Deserialize)]
 #[serde(crate = "::jobq::private::serde")]
 struct ConvertWebp {
-    ///The parameter `media_id`.
+    /// The parameter `media_id`.
     media_id: u64,
 }
 #[cfg(feature = "images")]
-#[allow(deprecated)]
 impl ::jobq::private::Debug for ConvertWebp {
     fn fmt(
         &self,
@@ -17,7 +20,6 @@ impl ::jobq::private::Debug for ConvertWebp {
     }
 }
 #[cfg(feature = "images")]
-#[allow(deprecated)]
 impl ::jobq::private::Job for ConvertWebp {
     const TYPE: &'static str = "convert_webp";
     const DEFAULTS: ::jobq::private::Defaults = ::jobq::private::Defaults::NONE;
@@ -37,7 +39,6 @@ fn convert_webp(media_id: u64) -> ::jobq::private::Call<'static, ConvertWebp> {
     )
 }
 #[cfg(feature = "images")]
-#[allow(deprecated)]
 const _: () = {
     ::jobq::private::inventory::submit!(::jobq::private::JobEntry {
         job_type: "convert_webp",
@@ -51,7 +52,9 @@ const _: () = {
             let job = ::jobq::private::decode::<ConvertWebp>(text)?;
             ::jobq::private::Ok(
                 ::jobq::private::Box::pin(async move {
-                    ::jobq::private::stored(convert_webp(job.media_id).await)
+                    ::jobq::private::stored::<
+                        Result<(), String>,
+                    >(convert_webp(job.media_id).await)
                 }),
             )
         },

@@ -1,15 +1,17 @@
+const _: fn() = || {
+    ::jobq::private::stores::<u64>();
+};
 /// Writes a mail of welcome.
 #[derive(::jobq::private::Serialize, ::jobq::private::Deserialize)]
 #[serde(crate = "::jobq::private::serde")]
 #[serde(rename_all = "camelCase")]
 pub struct SendWelcomeEmail {
-    ///The parameter `user_id`.
+    /// The parameter `user_id`.
     pub user_id: u64,
-    ///The parameter `email`.
+    /// The parameter `email`.
     #[serde(default)]
     pub email: String,
 }
-#[allow(deprecated)]
 impl ::jobq::private::Debug for SendWelcomeEmail {
     fn fmt(
         &self,
@@ -18,7 +20,6 @@ impl ::jobq::private::Debug for SendWelcomeEmail {
         ::jobq::private::debug(self, "SendWelcomeEmail", f)
     }
 }
-#[allow(deprecated)]
 impl ::jobq::private::Job for SendWelcomeEmail {
     const TYPE: &'static str = "send_welcome_email";
     const DEFAULTS: ::jobq::private::Defaults = ::jobq::private::Defaults {
@@ -58,7 +59,6 @@ pub fn send_welcome_email<'job>(
         ::jobq::private::Box::pin(__send_welcome_email(ctx, mailer, user_id, email)),
     )
 }
-#[allow(deprecated)]
 const _: () = {
     ::jobq::private::inventory::submit!(::jobq::private::JobEntry {
         job_type: "send_welcome_email",
@@ -77,7 +77,9 @@ const _: () = {
             let job = ::jobq::private::decode::<SendWelcomeEmail>(text)?;
             ::jobq::private::Ok(
                 ::jobq::private::Box::pin(async move {
-                    ::jobq::private::stored(
+                    ::jobq::private::stored::<
+                        Result<MessageId, MailError>,
+                    >(
                         send_welcome_email(
                                 ctx,
                                 ::jobq::private::lend::<Mailer>(lent)?,

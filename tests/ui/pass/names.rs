@@ -1,9 +1,9 @@
 //! Nothing that a user names breaks what is written for a job.
 #![deny(warnings)]
-#![allow(dead_code)]
+#![allow(dead_code, unused_macros)]
 
 mod shadows {
-    use jobq::job;
+    use ::jobq::job;
 
     mod jobq {}
     mod serde {}
