@@ -55,9 +55,7 @@ impl MemoryStore {
 
     /// For tests: one beat. Nothing beats by itself in memory.
     pub fn beat(&self, worker: WorkerId, now: Millis) {
-        if let Some(row) = self.0.lock().workers.get_mut(&worker) {
-            (row.beats, row.heartbeat_at) = (row.beats + 1, now);
-        }
+        self.0.lock().beat(worker, now);
     }
 
     fn write<T: Send + 'static>(&self, now: Millis, change: impl FnOnce(&mut Tables) -> T) -> Answer<'_, T> {
@@ -218,7 +216,7 @@ impl Store for MemoryStore {
     }
 
     fn workers(&self) -> Answer<'_, Vec<WorkerRow>> {
-        self.read(|tables| tables.workers.values().cloned().collect())
+        self.read(Tables::workers)
     }
 
     fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()> {

@@ -4,12 +4,13 @@ use super::{ground::*, on_every_store};
 use jobq::{
     job::{NewJob, WorkerId},
     retry::Backoff,
-    store::{Life, Next, Running, WorkerRow},
+    store::{Claim, Life, Next, Running, WorkerRow},
 };
 
 on_every_store![
     a_worker_that_signs_in_is_there_and_alive,
     a_worker_that_signs_out_is_no_longer_there,
+    a_worker_that_signs_out_with_running_jobs_is_gone_until_they_are_rescued,
     a_worker_id_is_never_used_again,
     signing_out_twice_or_as_a_stranger_is_fine,
     a_worker_that_was_given_up_is_shown_no_more_as_alive,
@@ -43,6 +44,23 @@ async fn a_worker_that_signs_out_is_no_longer_there(g: &Ground) {
     settle_down(g).await;
     assert_eq!(worker(g, id).await, None);
     assert!(worker(g, g.worker).await.is_some(), "the other one stays");
+}
+
+async fn a_worker_that_signs_out_with_running_jobs_is_gone_until_they_are_rescued(g: &Ground) {
+    let id = g.store.register(worker_named(""), NOW).await.unwrap();
+    let jobs = g.enqueue_all(vec![work(); 2], NOW).await;
+    let claim = Claim { worker: id, set: set(&[WORK], None), limit: 2, standing: false };
+    assert_eq!(ids(&g.store.claim(claim, NOW).await.unwrap()), jobs);
+    g.store.unregister(id);
+    settle_down(g).await;
+    let life = async || worker(g, id).await.map(|row| row.life);
+    assert_eq!(life().await, Some(Life::Gone));
+    g.rescue(jobs[0], 1, Next::Dead, NOW + 1).await;
+    assert_eq!(life().await, Some(Life::Gone));
+    g.store.bury(vec![id], NOW + 1).await.unwrap();
+    assert_eq!(life().await, Some(Life::Gone), "nobody forgets the job that is left");
+    g.rescue(jobs[1], 1, Next::Dead, NOW + 2).await;
+    assert_eq!(life().await, None);
 }
 
 async fn a_worker_id_is_never_used_again(g: &Ground) {

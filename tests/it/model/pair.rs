@@ -83,7 +83,7 @@ impl Pair {
                 let [model, other] = self.stores();
                 alike(model.prune(keep, now).await, other.prune(keep, now).await)?;
             }
-            Op::List { state, job_type, queue, label, since, after, limit } => {
+            Op::List { state, job_type, queue, label, since, before, after, limit } => {
                 let after = match after {
                     Some(pick) => self.pick(*pick).await,
                     None => None,
@@ -94,7 +94,7 @@ impl Pair {
                     queue: queue.map(|at| QUEUES[at].into()),
                     label: label.map(str::to_owned),
                     created_from: since.map(|since| now + since),
-                    created_before: None,
+                    created_before: before.map(|before| now + before),
                     after,
                     limit: *limit,
                 };

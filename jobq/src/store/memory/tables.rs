@@ -9,7 +9,10 @@ use crate::{
     },
     time::{Millis, millis},
 };
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 use tokio::sync::oneshot;
 
 /// The attempts of a job that its history keeps for ever: the first ones, and beside them the latest ones.
@@ -22,6 +25,7 @@ pub(super) struct Tables {
     jobs: BTreeMap<i64, JobRow>,
     history: BTreeMap<i64, BTreeMap<Lease, Attempt>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
+    signed_out: BTreeSet<WorkerId>,
     standing: Vec<Standing>,
     last_row: i64,
     last_worker: i64,
@@ -42,6 +46,7 @@ impl Tables {
             jobs: BTreeMap::new(),
             history: BTreeMap::new(),
             workers: BTreeMap::new(),
+            signed_out: BTreeSet::new(),
             standing: Vec::new(),
             last_row: 0,
             last_worker: 0,
@@ -350,13 +355,26 @@ impl Tables {
         }
     }
 
-    /// A worker that holds running jobs stays to be found, as one whose process is gone: nobody forgets these.
     pub(super) fn sign_out(&mut self, worker: WorkerId) {
-        if self.running(&[worker]).is_empty() {
-            self.workers.remove(&worker);
-        } else if let Some(row) = self.workers.get_mut(&worker) {
-            row.life = Life::Gone;
+        self.signed_out.insert(worker);
+    }
+
+    /// A beat shows that a worker that was given up is there all the same.
+    pub(super) fn beat(&mut self, worker: WorkerId, now: Millis) {
+        self.signed_out.remove(&worker);
+        if let Some(row) = self.workers.get_mut(&worker) {
+            (row.beats, row.heartbeat_at) = (row.beats + 1, now);
         }
+    }
+
+    /// A worker that has signed out and holds running jobs all the same stays to be found: nobody forgets these.
+    pub(super) fn workers(&self) -> Vec<WorkerRow> {
+        let there = self.workers.values().filter_map(|row| match self.signed_out.contains(&row.id) {
+            false => Some(row.clone()),
+            true if self.running(&[row.id]).is_empty() => None,
+            true => Some(WorkerRow { life: Life::Gone, ..row.clone() }),
+        });
+        there.collect()
     }
 
     pub(super) fn register(&mut self, worker: NewWorker, now: Millis) -> WorkerId {
