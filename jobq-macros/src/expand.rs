@@ -1,17 +1,18 @@
 //! The tokens that stand in the function's place: the payload, the function, and its entry in the registry.
 //!
-//! Expanded code names nothing but what the user wrote and `jobq::private`. `expand/` holds expansions to read.
+//! Expanded code names nothing but what the user wrote and `jobq::private`. `expand/golden/` holds expansions to read.
 
+mod label;
+
+use self::label::label_tokens;
 use crate::{
     Mistakes,
     args::{Backoff, Options, Timeout, check_name, duration_tokens},
-    did_you_mean,
     item::{Item, Kind, Param},
-    words,
 };
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, LitStr, Pat, ext::IdentExt, spanned::Spanned};
+use syn::{Attribute, LitStr, ext::IdentExt, spanned::Spanned};
 
 /// All that is written for one job.
 ///
@@ -250,17 +251,6 @@ impl<'a> Expansion<'a> {
     }
 }
 
-impl Param {
-    /// `None`: a pattern stands in the name's place.
-    fn written_name(&self) -> Option<String> {
-        matches!(self.pat, Pat::Ident(_)).then(|| self.name.unraw().to_string())
-    }
-
-    fn is_lent(&self) -> bool {
-        matches!(self.kind, Kind::Context | Kind::DataRef)
-    }
-}
-
 /// `send_welcome_email` → `SendWelcomeEmail`.
 fn payload_name(function: &Ident, mistakes: &mut Mistakes) -> Option<Ident> {
     let words = function.unraw().to_string();
@@ -300,95 +290,6 @@ fn check_aliases(aliases: &[LitStr], job_type: &LitStr, mistakes: &mut Mistakes)
             mistakes.at(alias, "this alias is given twice");
         }
     }
-}
-
-/// The label as an expression over `self`.
-fn label_tokens(
-    label: &LitStr,
-    item: &Item,
-    private: &TokenStream,
-    mistakes: &mut Mistakes,
-) -> Option<TokenStream> {
-    let (format, placeholders) = match read_label(&label.value()) {
-        Ok(read) => read,
-        Err(why) => {
-            mistakes.at(label, why);
-            return None;
-        }
-    };
-    let before = mistakes.count();
-    let at = Span::call_site().located_at(label.span());
-    let fields = placeholders.iter().filter_map(|name| {
-        let param = item.params.iter().find(|param| param.name.unraw() == name);
-        match param {
-            Some(param) if param.kind == Kind::Payload => {
-                let mut field = param.name.clone();
-                field.set_span(at);
-                Some(quote_spanned!(at=> self.#field))
-            }
-            Some(_) => {
-                mistakes.at(
-                    label,
-                    format!(
-                        "`{{{name}}}` is lent by the worker; a label is made of the payload, at the enqueue"
-                    ),
-                );
-                None
-            }
-            None => {
-                let known: Vec<_> = item.payload().filter_map(Param::written_name).collect();
-                let known = known.iter().map(String::as_str);
-                let meant = did_you_mean(name, known.clone());
-                let list = match known.len() {
-                    0 => "this job has no payload parameters".into(),
-                    _ => format!("payload parameters: {}", words(known)),
-                };
-                mistakes.at(label, format!("no payload parameter `{name}` for this label{meant}\n{list}"));
-                None
-            }
-        }
-    });
-    let fields: Vec<_> = fields.collect();
-    let mut format = Literal::string(&format);
-    format.set_span(at);
-    (mistakes.count() == before).then(|| quote_spanned!(at=> #private::format!(#format #(, #fields)*)))
-}
-
-/// `"to {email}"` → the format string `"to {}"` and the names in its places; `{{` and `}}` are braces.
-fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
-    let (mut format, mut names) = (String::new(), Vec::new());
-    let mut letters = label.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '{' | '}' if letters.next_if_eq(&letter).is_some() => format.extend([letter, letter]),
-            '{' => {
-                let mut name = String::new();
-                loop {
-                    match letters.next() {
-                        Some('}') => break,
-                        Some(letter) => name.push(letter),
-                        None => {
-                            return Err(
-                                "this label has a `{` without its `}`; `{{` stands for a brace".into()
-                            );
-                        }
-                    }
-                }
-                if syn::parse_str::<Ident>(&name).is_err()
-                    && syn::parse_str::<Ident>(&format!("r#{name}")).is_err()
-                {
-                    return Err(format!(
-                        "`{{{name}}}` names no parameter; `{{{{` and `}}}}` stand for braces"
-                    ));
-                }
-                format.push_str("{}");
-                names.push(name);
-            }
-            '}' => return Err("this label has a `}` without its `{`; `}}` stands for a brace".into()),
-            letter => format.push(letter),
-        }
-    }
-    Ok((format, names))
 }
 
 fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStream {

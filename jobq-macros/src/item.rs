@@ -1,13 +1,22 @@
 //! The function under the attribute: its signature parsed and checked, its body left as it was written.
 
-use crate::{Mistakes, did_you_mean};
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote};
+mod attrs;
+mod param;
+mod types;
+
+pub(crate) use attrs::Attrs;
+pub(crate) use param::{Kind, Param};
+
+use self::{
+    attrs::{is_lint, word},
+    types::{Open, bare, last_name, open_part, shown, type_arguments},
+};
+use crate::Mistakes;
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::{
-    Attribute, FnArg, GenericArgument, Generics, Ident, LitStr, Meta, Pat, PatType, PathArguments, Result,
-    ReturnType, Safety, Signature, Token, Type, TypeReference, Visibility,
+    Attribute, FnArg, Ident, LitStr, Result, ReturnType, Safety, Signature, Token, Type, Visibility,
     parse::{Parse, ParseStream},
-    punctuated::Punctuated,
     spanned::Spanned,
 };
 
@@ -77,42 +86,6 @@ pub(crate) struct Item {
     /// Whether `output` can't be what a job returns; said already.
     pub(crate) wrong_output: bool,
     pub(crate) body: Group,
-}
-
-/// The attributes of the function, by where they go.
-#[derive(Default)]
-pub(crate) struct Attrs {
-    pub(crate) cfg: Vec<Attribute>,
-    pub(crate) doc: Vec<Attribute>,
-    pub(crate) deprecated: Vec<Attribute>,
-    pub(crate) lint: Vec<Attribute>,
-    pub(crate) inner: Vec<Attribute>,
-}
-
-/// One parameter.
-pub(crate) struct Param {
-    pub(crate) kind: Kind,
-    /// The name of the field and of the outer function's parameter.
-    pub(crate) name: Ident,
-    /// The pattern as written.
-    pub(crate) pat: Pat,
-    pub(crate) ty: Type,
-    /// The type without its `&`, for context and data.
-    pub(crate) lent: Type,
-    pub(crate) serde: Vec<Attribute>,
-    pub(crate) doc: Vec<Attribute>,
-    pub(crate) lint: Vec<Attribute>,
-}
-
-/// Where a parameter's value comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Payload,
-    Context,
-    /// `#[data] x: &T`
-    DataRef,
-    /// `#[data] x: T`, a clone
-    DataOwned,
 }
 
 impl Item {
@@ -214,201 +187,6 @@ fn check_params(sig: &Signature, mistakes: &mut Mistakes) -> Option<Vec<Param>> 
     params.into_iter().collect()
 }
 
-impl Param {
-    /// `None`: no field of any payload could hold it.
-    fn check(place: usize, written: &PatType, generics: &Generics, mistakes: &mut Mistakes) -> Option<Self> {
-        let mut param = Self {
-            kind: Kind::Payload,
-            name: format_ident!("arg{place}", span = written.pat.span()),
-            pat: (*written.pat).clone(),
-            ty: (*written.ty).clone(),
-            lent: (*written.ty).clone(),
-            serde: Vec::new(),
-            doc: Vec::new(),
-            lint: Vec::new(),
-        };
-        let data = param.sort_attrs(&written.attrs, mistakes);
-        param.name_it(mistakes, data);
-        let fits = match bare(&param.ty) {
-            Type::Reference(reference) if data || is_context(&reference.elem) => {
-                param.kind = if data { Kind::DataRef } else { Kind::Context };
-                param.lent = (*reference.elem).clone();
-                check_lent(reference, generics, mistakes)
-            }
-            ty if data => {
-                param.kind = Kind::DataOwned;
-                check_no_borrow(ty, "data is found by its type, so that type can't borrow", mistakes)
-            }
-            ty => check_payload(ty, mistakes),
-        };
-        if param.kind != Kind::Payload && !param.serde.is_empty() {
-            mistakes.at(&param.serde[0], "only payload parameters are stored; take `serde` away here");
-        }
-        fits.then_some(param)
-    }
-
-    /// Sorts the attributes of a parameter; whether `#[data]` is among them.
-    fn sort_attrs(&mut self, attrs: &[Attribute], mistakes: &mut Mistakes) -> bool {
-        const KNOWN: [&str; 4] = ["data", "serde", "doc", "allow"];
-        let mut data = false;
-        for attr in attrs {
-            let name = attr.path().get_ident().map(Ident::to_string).unwrap_or_default();
-            match name.as_str() {
-                "data" if data => mistakes.at(attr, "`#[data]` is given twice"),
-                "data" => {
-                    data = true;
-                    if !matches!(attr.meta, Meta::Path(_)) {
-                        mistakes.at(attr, "write `#[data]`: the value is found by the parameter's type");
-                    }
-                }
-                "serde" => self.serde.push(attr.clone()),
-                "doc" => self.doc.push(attr.clone()),
-                "secret" => mistakes.at(attr, "`#[secret]` is not available in this version of jobq"),
-                "cfg" | "cfg_attr" => {
-                    mistakes.at(
-                        attr,
-                        "a parameter can't depend on `cfg`: each build would store another payload",
-                    );
-                }
-                _ if is_lint(&name) => self.lint.push(attr.clone()),
-                _ => {
-                    let text = format!(
-                        "unknown attribute of a parameter{}\nknown are `#[data]`, `#[serde(…)]`, doc comments and lint levels",
-                        did_you_mean(&name, KNOWN)
-                    );
-                    mistakes.at(attr, text);
-                }
-            }
-        }
-        data
-    }
-
-    /// Takes the name out of the pattern; a payload parameter must have one, for it becomes a field.
-    fn name_it(&mut self, mistakes: &mut Mistakes, data: bool) {
-        match &self.pat {
-            Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => self.name = pat.ident.clone(),
-            _ if data || matches!(bare(&self.ty), Type::Reference(_)) => {}
-            pat => mistakes.at(
-                pat,
-                "a payload parameter has a plain name, which becomes its field; take it apart in the body",
-            ),
-        }
-    }
-}
-
-/// The type without the invisible groups and parentheses around it.
-fn bare(ty: &Type) -> &Type {
-    match ty {
-        Type::Group(group) => bare(&group.elem),
-        Type::Paren(paren) => bare(&paren.elem),
-        ty => ty,
-    }
-}
-
-/// The name at the end of the type's path.
-fn last_name(ty: &Type) -> Option<String> {
-    match bare(ty) {
-        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
-        _ => None,
-    }
-}
-
-fn is_context(ty: &Type) -> bool {
-    last_name(ty).is_some_and(|name| name == "JobContext")
-}
-
-fn check_lent(reference: &TypeReference, generics: &Generics, mistakes: &mut Mistakes) -> bool {
-    if let Some(word) = &reference.mutability {
-        mistakes.say(word.span(), "what a worker lends is shared by all its jobs: take `&`, not `&mut`");
-        return false;
-    }
-    if let Some(lifetime) = &reference.lifetime {
-        // A declared one is told where it is declared.
-        if !generics.lifetimes().any(|declared| declared.lifetime == *lifetime) {
-            mistakes.at(lifetime, "a job names no lifetimes: write `&` alone");
-        }
-        return false;
-    }
-    let unsized_type = match bare(&reference.elem) {
-        Type::TraitObject(_) | Type::Slice(_) => true,
-        ty => last_name(ty).is_some_and(|name| name == "str"),
-    };
-    if unsized_type {
-        let shown = shown(&reference.elem);
-        let text = format!(
-            "data is found by its type, which must have a size: take `&Box<{shown}>` or `&Arc<{shown}>`"
-        );
-        mistakes.at(&reference.elem, text);
-        return false;
-    }
-    check_no_borrow(&reference.elem, "data is found by its type, so that type can't borrow", mistakes)
-}
-
-fn check_payload(ty: &Type, mistakes: &mut Mistakes) -> bool {
-    const WHY: &str = "a payload is stored and read again by a worker, so it can't borrow";
-    if is_context(ty) {
-        mistakes.at(ty, "take the context as `&JobContext`");
-        return false;
-    }
-    let Type::Reference(reference) = ty else { return check_no_borrow(ty, WHY, mistakes) };
-    let owned = match bare(&reference.elem) {
-        Type::Slice(slice) => format!("Vec<{}>", shown(&slice.elem)),
-        elem => match last_name(elem).as_deref() {
-            Some("str") => "String".into(),
-            Some("Path") => "PathBuf".into(),
-            _ => shown(elem),
-        },
-    };
-    let text = format!("{WHY}: take `{owned}`, or mark it `#[data]` where the worker is to lend it");
-    mistakes.at(ty, text);
-    false
-}
-
-/// Whether the type stands on its own, wherever it is used.
-fn check_no_borrow(ty: &Type, why: &str, mistakes: &mut Mistakes) -> bool {
-    match open_part(ty.to_token_stream()) {
-        Some((span, Open::Borrow)) => mistakes.say(span, why),
-        Some((span, Open::ImplTrait)) => {
-            mistakes.say(
-                span,
-                "a job is not generic: `impl` stands for many types, and a stored payload is of one",
-            );
-        }
-        None => return true,
-    }
-    false
-}
-
-enum Open {
-    Borrow,
-    ImplTrait,
-}
-
-/// The first part of a type that is not the same everywhere: a reference or lifetime but `'static`, an `impl`.
-fn open_part(tokens: TokenStream) -> Option<(Span, Open)> {
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        match token {
-            // The lifetime that may follow tells.
-            TokenTree::Punct(and) if and.as_char() == '&' => match tokens.peek() {
-                Some(TokenTree::Punct(tick)) if tick.as_char() == '\'' => {}
-                _ => return Some((and.span(), Open::Borrow)),
-            },
-            TokenTree::Punct(tick) if tick.as_char() == '\'' => match tokens.next() {
-                Some(TokenTree::Ident(name)) if name == "static" => {}
-                _ => return Some((tick.span(), Open::Borrow)),
-            },
-            TokenTree::Ident(word) if word == "impl" => return Some((word.span(), Open::ImplTrait)),
-            TokenTree::Group(group) => match open_part(group.stream()) {
-                None => {}
-                found => return found,
-            },
-            _ => {}
-        }
-    }
-    None
-}
-
 /// The written return type, and whether it is clear already that no job can return it.
 fn check_output(sig: &Signature, mistakes: &mut Mistakes) -> (Type, bool) {
     let ReturnType::Type(_, ty) = &sig.output else { return (syn::parse_quote!(()), false) };
@@ -457,83 +235,4 @@ fn unshareable_error(ty: &Type) -> Option<Type> {
     let Type::TraitObject(object) = bare(&boxed) else { return None };
     let bounds = object.bounds.to_token_stream().to_string();
     (bounds.contains("Error") && !(bounds.contains("Send") && bounds.contains("Sync"))).then_some(error)
-}
-
-/// The type arguments of a type with this name.
-fn type_arguments(ty: &Type, name: &str) -> Option<impl Iterator<Item = Type>> {
-    let Type::Path(path) = bare(ty) else { return None };
-    let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
-    let types = arguments.args.iter().filter_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty.clone()),
-        _ => None,
-    });
-    Some(types.collect::<Vec<_>>().into_iter())
-}
-
-/// A type as a person writes it.
-fn shown(ty: &Type) -> String {
-    let spaced = ty.to_token_stream().to_string();
-    [
-        (" < ", "<"),
-        (" <", "<"),
-        ("< ", "<"),
-        (" >", ">"),
-        (" :: ", "::"),
-        (" ,", ","),
-        ("& ", "&"),
-        ("[ ", "["),
-        (" ]", "]"),
-    ]
-    .into_iter()
-    .fold(spaced, |text, (from, to)| text.replace(from, to))
-}
-
-fn is_lint(name: &str) -> bool {
-    matches!(name, "allow" | "warn" | "deny" | "forbid" | "expect")
-}
-
-impl Attrs {
-    /// By where they go: `cfg`, docs, `deprecated` and lint levels on every item, all others on the inner function.
-    fn sort(attrs: Vec<Attribute>) -> Self {
-        let mut sorted = Self::default();
-        for attr in attrs.into_iter().flat_map(one_each) {
-            let kind = match cfg_attr(&attr) {
-                Some((_, within)) => within.first().map(|meta| word(meta.path())),
-                None => Some(word(attr.path())),
-            };
-            match kind.unwrap_or_default().as_str() {
-                "cfg" => sorted.cfg.push(attr),
-                "doc" => sorted.doc.push(attr),
-                "deprecated" => sorted.deprecated.push(attr),
-                name if is_lint(name) => sorted.lint.push(attr),
-                _ => sorted.inner.push(attr),
-            }
-        }
-        sorted
-    }
-}
-
-fn word(path: &syn::Path) -> String {
-    path.get_ident().map(Ident::to_string).unwrap_or_default()
-}
-
-/// The condition and the attributes of a `cfg_attr`.
-fn cfg_attr(attr: &Attribute) -> Option<(Meta, Vec<Meta>)> {
-    if word(attr.path()) != "cfg_attr" {
-        return None;
-    }
-    let list = attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
-    let mut list = list.into_iter();
-    Some((list.next()?, list.collect()))
-}
-
-/// A `cfg_attr` of several attributes as several of one each, for they may go to different places.
-fn one_each(attr: Attribute) -> Vec<Attribute> {
-    match cfg_attr(&attr) {
-        Some((condition, within)) if within.len() > 1 => {
-            within.into_iter().map(|meta| syn::parse_quote!(#[cfg_attr(#condition, #meta)])).collect()
-        }
-        _ => vec![attr],
-    }
 }

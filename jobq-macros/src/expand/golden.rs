@@ -1,4 +1,4 @@
-//! The expansions in this folder are what is written today: `<name>.rs` as a user writes it, `<name>.expanded.rs` as
+//! The expansions in `golden/` are what is written today: `<name>.rs` as a user writes it, `<name>.expanded.rs` as
 //! it comes out. `JOBQ_WRITE_GOLDEN=1 cargo test -p jobq-macros` writes them anew; read the difference.
 
 use crate::{expand_job, item::Function};
@@ -17,7 +17,7 @@ fn convert_webp() {
 }
 
 fn expands_as_read(name: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expand");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expand/golden");
     let written = std::fs::read_to_string(folder.join(format!("{name}.rs"))).expect("the source is there");
     let golden = folder.join(format!("{name}.expanded.rs"));
     let expansion = pretty(expand(&written));
