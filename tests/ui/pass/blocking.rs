@@ -36,5 +36,6 @@ fn call<'a>(ctx: &'a JobContext, wait: &'a Duration) -> Call<'a, Plain> {
 }
 
 fn main() {
-    let _ = (plain.enqueue(1), asynchronous.enqueue(1), plain_and_empty.enqueue(()), not_send.enqueue(()), call);
+    let _ =
+        (plain.enqueue(1), asynchronous.enqueue(1), plain_and_empty.enqueue(()), not_send.enqueue(()), call);
 }

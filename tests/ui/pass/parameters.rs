@@ -77,7 +77,12 @@ async fn data_of_every_make(
 }
 
 fn main() {
-    let _ = (none.enqueue(()), None {}.enqueue(), r#type.enqueue(("a".into(), 1)), Type { r#type: "a".into(), r#fn: 1 });
+    let _ = (
+        none.enqueue(()),
+        None {}.enqueue(),
+        r#type.enqueue(("a".into(), 1)),
+        Type { r#type: "a".into(), r#fn: 1 },
+    );
     let _ = twelve.enqueue((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
     let _ = sixteen.enqueue((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)).priority(1);
     let json = serde_json::Value::Null;

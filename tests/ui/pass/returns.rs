@@ -77,7 +77,8 @@ async fn by_job_error(n: u8) -> Result<u8, JobError> {
 async fn user() -> Result<(), Box<dyn Error + Send + Sync>> {
     let () = nothing().await;
     let () = unit().await;
-    let _: (Option<u8>, u8, Vec<String>) = (alias_of(1).await.unwrap(), fixed_alias().await?, by_own().await?);
+    let _: (Option<u8>, u8, Vec<String>) =
+        (alias_of(1).await.unwrap(), fixed_alias().await?, by_own().await?);
     let _: (u8, u8, u8, u8) = (by_anyhow().await?, by_eyre().await?, by_string().await?, by_str().await?);
     let _: (u8, u8) = (by_cow().await?, by_box().await?);
     by_io().await?;

@@ -1,7 +1,20 @@
 //! A crate that denies what can be denied.
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, unused_qualifications)]
-#![deny(rust_2018_idioms, future_incompatible, nonstandard_style, unused, single_use_lifetimes, elided_lifetimes_in_paths)]
-#![deny(unsafe_op_in_unsafe_fn, missing_copy_implementations, trivial_casts, unused_results, let_underscore_drop)]
+#![deny(
+    rust_2018_idioms,
+    future_incompatible,
+    nonstandard_style,
+    unused,
+    single_use_lifetimes,
+    elided_lifetimes_in_paths
+)]
+#![deny(
+    unsafe_op_in_unsafe_fn,
+    missing_copy_implementations,
+    trivial_casts,
+    unused_results,
+    let_underscore_drop
+)]
 #![forbid(unsafe_code)]
 
 /// The jobs.
