@@ -211,10 +211,6 @@ impl Core {
         &self.settings
     }
 
-    pub(super) fn known(&self) -> &Registry {
-        &self.known
-    }
-
     pub(super) fn set(&self) -> &Arc<ClaimSet> {
         &self.set
     }
