@@ -146,14 +146,25 @@ impl Identity {
         former.iter().copied().chain([self.id()]).collect()
     }
 
-    /// Signs in anew. What still runs under the old id was given to others or is watched until its end.
+    /// Signs out former ids that no running job needs any more.
+    async fn retire_former(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let former = self.former.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for id in former {
+            if store.running(vec![id]).await?.is_empty() {
+                self.former.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != id);
+                store.unregister(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Signs in anew. Jobs may still run under the old id: it is kept until there is none.
     async fn renew(&self, store: &dyn Store, clock: &dyn Clock) -> Result<(), StoreError> {
         let old = self.id();
         let new = store.register(self.sign.clone(), clock.now()).await?;
         self.former.lock().unwrap_or_else(PoisonError::into_inner).push(old);
         self.current.store(new.0, Ordering::Release);
         store.withdraw(old);
-        store.unregister(old);
         tracing::warn!(%old, %new, "this worker was taken for lost while it stood still; it has signed in anew");
         Ok(())
     }
@@ -313,7 +324,9 @@ impl RollCall {
         if !workers.iter().any(|worker| worker.id == me) {
             self.identity.renew(&*self.store, &*self.clock).await?;
         }
-        workers.retain(|worker| worker.id != me);
+        self.identity.retire_former(&*self.store).await?;
+        let mine = self.identity.all();
+        workers.retain(|worker| !mine.contains(&worker.id));
         let lost = self.liveness.lost(&workers, self.clock.steady());
         workers.retain(|worker| lost.contains(&worker.id));
         for worker in &workers {

@@ -427,8 +427,10 @@ impl Core {
             }
         });
         if first {
-            self.store().withdraw(self.identity.id());
-            self.store().unregister(self.identity.id());
+            for id in self.identity.all() {
+                self.store().withdraw(id);
+                self.store().unregister(id);
+            }
             self.outbox.notify_one();
         }
     }

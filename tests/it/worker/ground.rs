@@ -3,7 +3,7 @@
 
 use jobq::{
     Clock, JobFilter, JobRow, JobState, ManualClock, MemoryStore, StoreError, WorkerId,
-    job::{Attempt, JobId, NewJob, Timeout},
+    job::{Attempt, JobId, NewJob},
     prelude::*,
     store::*,
     worker::{Worker, WorkerHandle},
@@ -31,7 +31,7 @@ pub struct Ground {
 pub fn ground() -> Ground {
     let clock = ManualClock::default();
     let memory = MemoryStore::new();
-    let rig = Rigged { inner: memory.clone(), faults: Arc::default() };
+    let rig = Rigged::over(memory.clone());
     let queue = JobQueue::with_store(Arc::new(rig.clone()), Arc::new(clock.clone()));
     Ground { clock, memory, rig, queue, stage: Stage::default() }
 }
@@ -124,7 +124,7 @@ pub struct Bystander(JobRow);
 
 /// Lets all tasks of a current-thread runtime run until they wait for something.
 pub async fn rest() {
-    for _ in 0..50 {
+    for _ in 0..30 {
         tokio::task::yield_now().await;
     }
 }
@@ -225,7 +225,7 @@ impl Drop for OnStage {
 
 /// Comes on, waits at its gate, gives its number; told to stop, it says so and waits on.
 #[job(type = "ground:gated", max_attempts = 3)]
-async fn gated(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, JobError> {
+pub async fn gated(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, JobError> {
     let _on = stage.enter(n);
     tokio::select! {
         () = stage.passes(n) => return Ok(n),
@@ -237,7 +237,7 @@ async fn gated(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, J
 
 /// Comes on and does not end before its gate opens, on a thread of its own, whatever it is told.
 #[job(type = "ground:stubborn", max_attempts = 3, blocking)]
-fn stubborn(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, JobError> {
+pub fn stubborn(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, JobError> {
     let _on = stage.enter(n);
     let mut told = false;
     while !stage.is_open(n) {
@@ -252,7 +252,7 @@ fn stubborn(ctx: &JobContext, #[data] stage: &Stage, n: u32) -> Result<u32, JobE
 
 /// Ends at once, as it is told.
 #[job(type = "ground:says", max_attempts = 3)]
-async fn says(ctx: &JobContext, #[data] stage: &Stage, what: String) -> Result<String, JobError> {
+pub async fn says(ctx: &JobContext, #[data] stage: &Stage, what: String) -> Result<String, JobError> {
     let _on = stage.enter(ctx.attempt());
     match what.as_str() {
         "panic" => panic!("out of luck"),
@@ -284,10 +284,6 @@ impl std::fmt::Display for Unwritable {
 
 impl std::error::Error for Unwritable {}
 
-pub fn never() -> Timeout {
-    Timeout::Never
-}
-
 // ---- a store that fails on demand ------------------------------------------------------------------------------
 
 /// A store in memory whose methods can be made to fail, to hang or to panic, each by its name.
@@ -295,6 +291,8 @@ pub fn never() -> Timeout {
 pub struct Rigged {
     inner: MemoryStore,
     faults: Arc<Mutex<HashMap<&'static str, Fault>>>,
+    forgets: Arc<AtomicBool>,
+    withdrawn: Arc<Notify>,
 }
 
 #[derive(Clone)]
@@ -318,6 +316,20 @@ pub fn busy() -> StoreError {
 }
 
 impl Rigged {
+    fn over(inner: MemoryStore) -> Self {
+        Self { inner, faults: Arc::default(), forgets: Arc::default(), withdrawn: Arc::default() }
+    }
+
+    /// The next claim is not served, whatever work comes; it is answered when it is withdrawn.
+    pub fn forget_the_next_claim(&self) {
+        self.forgets.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether such a claim is standing, or has been.
+    pub fn has_forgotten(&self) -> bool {
+        !self.forgets.load(Ordering::SeqCst)
+    }
+
     pub fn fail(&self, method: &'static str, error: StoreError) {
         self.faults.lock().unwrap().insert(method, Fault::Fails(error));
     }
@@ -344,7 +356,8 @@ impl Rigged {
         method: &'static str,
         work: impl FnOnce(&'a MemoryStore) -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
-        match self.faults.lock().unwrap().get(method).cloned() {
+        let fault = self.faults.lock().unwrap().get(method).cloned();
+        match fault {
             None => work(&self.inner),
             Some(Fault::Fails(error)) => Box::pin(async { Err(error) }),
             Some(Fault::Panics) => panic!("{method} panics for the test"),
@@ -372,7 +385,18 @@ macro_rules! rig {
                 self.inner.enqueue_in(tx, jobs, now)
             }
 
+            fn claim(&self, claim: Claim, now: i64) -> Answer<'_, Vec<Claimed>> {
+                if self.forgets.swap(false, Ordering::SeqCst) {
+                    return Box::pin(async {
+                        self.withdrawn.notified().await;
+                        Ok(Vec::new())
+                    });
+                }
+                self.call("claim", move |inner| inner.claim(claim, now))
+            }
+
             fn withdraw(&self, worker: WorkerId) {
+                self.withdrawn.notify_waiters();
                 self.inner.withdraw(worker);
             }
 
@@ -393,7 +417,6 @@ macro_rules! rig {
 rig! {
     enqueue(jobs: Vec<NewJob>, now: i64) -> Vec<JobId>;
     promote(limit: usize, now: i64) -> usize;
-    claim(claim: Claim, now: i64) -> Vec<Claimed>;
     complete(ended: Vec<Completion>, now: i64) -> Vec<Settled>;
     fail(ended: Vec<Failure>, now: i64) -> Vec<Settled>;
     snooze(ended: Vec<Snooze>, now: i64) -> Vec<Settled>;
