@@ -186,7 +186,8 @@ use quote::ToTokens;
 /// ```
 ///
 /// ### `retain`
-/// How long the row stays once the job is completed, cancelled or dead.
+/// How long the row stays once the job is completed or cancelled. Dead jobs stay until a person, or the queue's
+/// `keep_dead`, takes them away.
 /// ```
 /// # use jobq::prelude::*;
 /// #[job(retain = "30d")]

@@ -56,7 +56,7 @@ pub struct Defaults {
     pub max_attempts: Option<u32>,
     /// How long one attempt may take; `None`: the worker's default.
     pub timeout: Option<Timeout>,
-    /// How long a finished row is kept; `None`: the queue's default.
+    /// How long the row is kept when completed or cancelled; `None`: the queue's default.
     pub retain: Option<Duration>,
 }
 
@@ -211,7 +211,7 @@ pub struct NewJob {
     pub backoff: Option<Backoff>,
     /// A title for people.
     pub label: Option<String>,
-    /// How long the finished row is kept; `None`: as the queue says.
+    /// How long the row is kept when completed or cancelled; `None`: as the queue says.
     pub retain: Option<Duration>,
 }
 
@@ -281,7 +281,7 @@ pub struct JobRow {
     pub timeout: Option<Timeout>,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
-    /// How long the finished row is kept, in milliseconds; `None`: as the queue says.
+    /// How long the row is kept when completed or cancelled; `None`: as the queue says.
     #[serde(skip)]
     pub retain: Option<Duration>,
     /// Items done so far, where the job reports progress.

@@ -223,7 +223,7 @@ pub struct Completion {
 /// What becomes of a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another attempt at this instant.
+    /// Another attempt at this instant; dead where no attempt is left, whoever asks.
     At(Millis),
     /// Out of attempts, or never again.
     Dead,
@@ -301,12 +301,12 @@ pub enum Acted {
     NotFound,
 }
 
-/// How long finished jobs are kept where their row says nothing; `None`: for ever.
+/// How long finished jobs are kept; `None`: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Completed and cancelled jobs.
+    /// Completed and cancelled jobs whose row says nothing.
     pub finished: Option<Duration>,
-    /// Dead jobs.
+    /// Dead jobs. They are there for people: what a row says can lengthen this, not shorten it.
     pub dead: Option<Duration>,
 }
 

@@ -64,7 +64,7 @@ macro_rules! options {
                 self
             }
 
-            /// How long the row is kept once the job has ended.
+            /// How long the row is kept once the job is completed or cancelled.
             pub fn retain(mut self, retain: Duration) -> Self {
                 self.options.retain = Some(retain);
                 self

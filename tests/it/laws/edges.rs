@@ -24,6 +24,7 @@ on_every_store![
     fail_with_a_time_that_has_come_is_pending,
     fail_with_a_later_time_is_scheduled,
     fail_without_a_next_time_is_dead,
+    a_time_without_an_attempt_left_is_dead,
     fail_taken_back_by_its_handler_is_cancelled,
     snooze_gives_the_attempt_back_and_waits,
     snooze_until_a_time_that_has_come_is_pending,
@@ -295,6 +296,26 @@ async fn fail_with_a_later_time_is_scheduled(g: &Ground) {
 
 async fn fail_without_a_next_time_is_dead(g: &Ground) {
     failing(g, Next::Dead).await;
+}
+
+/// The limit holds in the store too, whoever miscounts above it; a snooze gives its attempt back and so has one left.
+async fn a_time_without_an_attempt_left_is_dead(g: &Ground) {
+    let once = || NewJob { max_attempts: 1, ..work() };
+    for (rescued, at) in [(false, NOW), (false, NOW + 50), (true, NOW), (true, NOW + 50)] {
+        let id = g.enqueue(once(), NOW).await;
+        let lease = g.claim_this(id, NOW).await.lease;
+        let settled = match rescued {
+            true => g.rescue(id, lease, Next::At(at), NOW + 7).await,
+            false => g.fail(id, lease, Next::At(at), NOW + 7).await,
+        };
+        let row = g.row(id).await;
+        assert_eq!((settled, row.state, row.run_at), (Settled::Applied, JobState::Dead, NOW));
+        assert_eq!(row.completed_at, Some(NOW + 7));
+    }
+    let id = g.enqueue(once(), NOW).await;
+    let lease = g.claim_this(id, NOW).await.lease;
+    g.snooze(id, lease, NOW + 50, NOW + 7).await;
+    assert_eq!(g.row(id).await.state, JobState::Scheduled);
 }
 
 async fn fail_taken_back_by_its_handler_is_cancelled(g: &Ground) {

@@ -289,8 +289,11 @@ impl Tables {
 
     pub(super) fn prune(&mut self, keep: Retention, now: Millis) -> usize {
         let expired = |job: &&JobRow| {
-            let default = if job.state == JobState::Dead { keep.dead } else { keep.finished };
-            let (Some(end), Some(kept)) = (job.completed_at, job.retain.or(default)) else {
+            let kept = match job.state {
+                JobState::Dead => keep.dead.map(|kept| kept.max(job.retain.unwrap_or_default())),
+                _ => job.retain.or(keep.finished),
+            };
+            let (Some(end), Some(kept)) = (job.completed_at, kept) else {
                 return false;
             };
             job.state.is_terminal() && end.saturating_add(millis(kept)) <= now
@@ -428,8 +431,8 @@ fn failed(job: &mut JobRow, outcome: AttemptOutcome, error: &str, next: Next, no
     let attempt = over(job, outcome, Some(error), now);
     job.error.clone_from(&attempt.error);
     match next {
-        Next::At(run_at) => wait(job, run_at, now),
-        Next::Dead => finish(job, JobState::Dead, now),
+        Next::At(run_at) if job.attempts < job.max_attempts => wait(job, run_at, now),
+        Next::At(_) | Next::Dead => finish(job, JobState::Dead, now),
         Next::Cancelled => finish(job, JobState::Cancelled, now),
     }
     attempt

@@ -2,4 +2,4 @@
 -- ?4 retention of completed and cancelled jobs ms, ?5 of dead jobs ms (NULL: for ever).
 SELECT id FROM jobs
 WHERE id > ?1 AND id <= ?2 AND state >= 3
-    AND completed_at + coalesce(retain, CASE state WHEN 4 THEN ?5 ELSE ?4 END) <= ?3
+    AND completed_at + CASE state WHEN 4 THEN max(?5, coalesce(retain, 0)) ELSE coalesce(retain, ?4) END <= ?3

@@ -1,3 +1,4 @@
 -- Edge prune: one row found by expired.sql, unless it has moved on. ?1 id, ?2 now ms, ?3, ?4 retentions as there.
 DELETE FROM jobs
-WHERE id = ?1 AND state >= 3 AND completed_at + coalesce(retain, CASE state WHEN 4 THEN ?4 ELSE ?3 END) <= ?2
+WHERE id = ?1 AND state >= 3 AND completed_at + CASE state WHEN 4 THEN max(?4, coalesce(retain, 0))
+    ELSE coalesce(retain, ?3) END <= ?2
