@@ -1,5 +1,6 @@
 //! Laws on every store, the model test, worker behaviour, crashes, SQL and tidiness: one binary.
 
+mod child;
 mod crates;
 mod laws;
 mod macros;
@@ -7,5 +8,6 @@ mod model;
 mod pure;
 mod queue;
 mod registry;
+mod sqlite;
 mod tidy;
 mod worker;

@@ -31,7 +31,7 @@ use std::{
     future::ready,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::{Arc, atomic::AtomicBool, mpsc::channel},
+    sync::{Arc, Mutex, atomic::AtomicBool, mpsc::channel},
     thread,
     time::{Duration, Instant},
 };
@@ -99,11 +99,24 @@ impl SqliteOptions {
     /// # Errors
     /// `Unusable` for a URL that is none, and for a database in memory: use `MemoryStore` for that.
     pub fn from_url_or_path(text: &str) -> Result<Self, StoreError> {
+        let unusable = |why| StoreError::Unusable { path: text.into(), why };
         if !text.starts_with("sqlite:") {
-            return Self::new(text).on_disk();
+            return match text.split_once("://") {
+                Some(_) => {
+                    Err(unusable("not a SQLite database; write a path, or `sqlite://` and a path".into()))
+                }
+                None => Self::new(text).on_disk(),
+            };
         }
-        let why = |error: sqlx::Error| StoreError::Unusable { path: text.into(), why: error.to_string() };
-        let options = sqlx::sqlite::SqliteConnectOptions::from_str(text).map_err(why)?;
+        let options =
+            sqlx::sqlite::SqliteConnectOptions::from_str(text).map_err(|e| unusable(e.to_string()))?;
+        let asks_for = |mode| text.split(['?', '&']).skip(1).any(|part| part == mode);
+        if asks_for("mode=memory") {
+            return Self::new(":memory:").on_disk();
+        }
+        if asks_for("mode=ro") || asks_for("immutable=1") {
+            return Err(unusable("opened for reading alone, and a queue must write".into()));
+        }
         Self::new(options.get_filename()).on_disk()
     }
 
@@ -201,6 +214,7 @@ pub struct SqliteStore {
     changed: watch::Receiver<u64>,
     side_car: Arc<SideCar>,
     tag: u32,
+    files: Mutex<Files>,
     options: SqliteOptions,
     warned: AtomicBool,
 }
@@ -248,6 +262,7 @@ impl SqliteStore {
         let reading = (0..READERS).map(|_| connect(false)).collect::<Result<Vec<_>, _>>()?;
 
         let side_car = SideCar::of(&path).map_err(io)?;
+        let files = Files::of(&path).ok_or_else(|| unusable("it vanished while it was opened".into()))?;
         let desk = Desk::new(writing, side_car.clone())?;
         let tag = desk.tag;
         let (to_writer, messages) = channel();
@@ -255,7 +270,7 @@ impl SqliteStore {
         let gate = Arc::new(Gate::default());
         let writer = Writer {
             desk,
-            files: Files::of(&path).ok_or_else(|| unusable("it vanished while it was opened".into()))?,
+            files: files.clone(),
             clock: options.clock.clone(),
             messages,
             myself: to_writer.clone(),
@@ -271,7 +286,8 @@ impl SqliteStore {
             "queue opened"
         );
         let inbox = Inbox::new(to_writer);
-        Ok(Self { inbox, readers, changed, side_car, tag, options, warned: AtomicBool::new(false) })
+        let (files, warned) = (Mutex::new(files), AtomicBool::new(false));
+        Ok(Self { inbox, readers, changed, side_car, tag, files, options, warned })
     }
 
     /// The database's full path.
@@ -325,8 +341,9 @@ impl Store for SqliteStore {
     fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<JobId>> {
         let Tx::Sqlite(connection) = tx;
         let (path, tag, durability) = (self.path(), self.tag, self.options.durability);
-        let home = tx::Home { path, tag, durability, warned: &self.warned };
+        let home = tx::Home { path, files: &self.files, tag, durability, warned: &self.warned };
         Box::pin(async move {
+            self.inbox.is_here()?;
             admit(&jobs)?;
             tx::enqueue_in(home, connection, &jobs, now).await
         })
@@ -538,6 +555,12 @@ fn full_path(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
     if let Ok(real) = path.canonicalize() {
         return Ok(real);
     }
+    // A link that leads to no file yet leads to where it is to be.
+    let path = match (path.read_link(), path.parent()) {
+        (Ok(target), Some(beside)) => beside.join(target),
+        _ => path,
+    };
+    let unusable = |why: &str| Err(StoreError::Unusable { path: path.clone(), why: why.into() });
     let directory =
         path.parent().filter(|directory| directory.is_dir()).and_then(|found| found.canonicalize().ok());
     match (directory, path.file_name()) {

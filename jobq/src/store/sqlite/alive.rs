@@ -23,6 +23,8 @@ pub(super) struct SideCar {
     file: File,
     /// Where it is: device and inode.
     pub(super) place: (i64, i64),
+    /// Whose locks they are: a forked child has this memory, and none of the locks.
+    process: u32,
     held: Mutex<HashSet<i64>>,
 }
 
@@ -38,19 +40,24 @@ impl SideCar {
     pub(super) fn of(path: &Path) -> io::Result<Arc<Self>> {
         let path = super::files::beside(path, "-jobq");
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A side-car that was replaced on disk gets a new entry; the old one stays open, as its locks live by it.
+        // A side-car that was replaced on disk gets a new entry, as one that a fork came between does; the old one
+        // stays open, as its locks live by it.
         let on_disk = std::fs::metadata(&path).ok().map(|meta| (meta.dev() as i64, meta.ino() as i64));
-        if let Some(known) = open.get(&path).filter(|known| on_disk == Some(known.place)) {
+        if let Some(known) = open.get(&path).filter(|known| known.is(on_disk)) {
             return Ok(known.clone());
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         let meta = file.metadata()?;
         let place = (meta.dev() as i64, meta.ino() as i64);
-        let side_car = Arc::new(Self { file, place, held: Mutex::default() });
+        let side_car = Arc::new(Self { file, place, process: std::process::id(), held: Mutex::default() });
         if let Some(replaced) = open.insert(path, side_car.clone()) {
             std::mem::forget(replaced);
         }
         Ok(side_car)
+    }
+
+    fn is(&self, on_disk: Option<(i64, i64)>) -> bool {
+        on_disk == Some(self.place) && self.process == std::process::id()
     }
 
     /// Takes the byte of `worker` for this process.

@@ -10,9 +10,15 @@ use crate::{
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use super::alive::{BOOT, SideCar};
+use super::{
+    alive::{BOOT, SideCar},
+    writer::blames_one,
+};
 
 /// The writing connection and what is known beside it.
 pub(super) struct Desk {
@@ -21,6 +27,12 @@ pub(super) struct Desk {
     /// The tag of this store's job ids.
     pub(super) tag: u32,
     lanes: Lanes,
+    /// Pending rows that were damaged by hand so that they can't be claimed, and why; left out until somebody writes.
+    damaged: BTreeMap<i64, String>,
+    /// Whether the latest of them is still to be told of.
+    found_damage: bool,
+    /// Workers whose byte was taken in this transaction.
+    registered: Vec<i64>,
     /// Some row became claimable in this transaction.
     pub(super) stirred: bool,
     /// Some row was added or moved in this transaction.
@@ -59,18 +71,44 @@ impl Desk {
     pub(super) fn new(db: Connection, side_car: Arc<SideCar>) -> rusqlite::Result<Self> {
         db.set_prepared_statement_cache_capacity(64);
         let tag = db.query_row("SELECT tag FROM jobq_store", [], |row| row.get(0))?;
-        let lanes = Lanes::default();
-        Ok(Self { db, side_car, tag, lanes, stirred: false, touched: false, moment: None })
+        Ok(Self {
+            db,
+            side_car,
+            tag,
+            lanes: Lanes::default(),
+            damaged: BTreeMap::new(),
+            found_damage: false,
+            registered: Vec::new(),
+            stirred: false,
+            touched: false,
+            moment: None,
+        })
     }
 
     /// A new transaction begins.
     pub(super) fn begin(&mut self) {
         (self.stirred, self.touched, self.moment) = (false, false, None);
+        self.registered.clear();
     }
 
-    /// The lanes may be others than we think: somebody else committed, or we rolled back.
-    pub(super) fn doubt_lanes(&mut self) {
+    /// Somebody else committed: lanes may be new, and damaged rows may be mended.
+    pub(super) fn doubt(&mut self) {
         self.lanes.loaded = false;
+        self.damaged.clear();
+    }
+
+    /// The transaction was rolled back: what is known beside it goes too.
+    pub(super) fn undo(&mut self) {
+        self.lanes.loaded = false;
+        for worker in self.registered.drain(..) {
+            self.side_car.free(worker);
+        }
+    }
+
+    /// What claims have left out since this was last asked, in words.
+    pub(super) fn damage(&mut self) -> Option<String> {
+        let (row, why) = self.damaged.last_key_value().filter(|_| std::mem::take(&mut self.found_damage))?;
+        Some(format!("{} of them, such as row {row}: {why}", self.damaged.len()))
     }
 
     fn at(&mut self, now: Millis) {
@@ -107,7 +145,14 @@ impl Desk {
 
     pub(super) fn promote(&mut self, limit: usize, now: Millis) -> rusqlite::Result<usize> {
         self.at(now);
-        let promoted = self.db.prepare_cached(sql!("promote"))?.execute(params![now, limit as i64])?;
+        let due: Vec<i64> = {
+            let mut due = self.db.prepare_cached(sql!("due"))?;
+            due.query_map(params![now, limit as i64], |row| row.get(0))?.collect::<Result<_, _>>()?
+        };
+        let mut promoted = 0;
+        for row in due {
+            promoted += self.execute(sql!("promote"), params![row, now])?;
+        }
         self.stirred |= promoted > 0;
         self.touched |= promoted > 0;
         Ok(promoted)
@@ -122,6 +167,7 @@ impl Desk {
         waiting.try_fold(false, |found, lane| Ok(found || look.exists([lane])?))
     }
 
+    /// One row that can't be claimed takes nobody with it: it is left out, and the next is taken in its place.
     pub(super) fn claim(
         &mut self,
         worker: WorkerId,
@@ -129,31 +175,61 @@ impl Desk {
         limit: usize,
         now: Millis,
     ) -> rusqlite::Result<Vec<Claimed>> {
+        loop {
+            let heads = self.heads(set, limit)?;
+            self.db.prepare_cached("SAVEPOINT claim")?.execute([])?;
+            let (row, error) = match self.claim_rows(&heads, worker, now) {
+                Ok(claimed) => {
+                    self.db.prepare_cached("RELEASE claim")?.execute([])?;
+                    self.touched |= !claimed.is_empty();
+                    return Ok(claimed);
+                }
+                Err(failed) => failed,
+            };
+            if !blames_one(&error) {
+                return Err(error);
+            }
+            self.db.prepare_cached("ROLLBACK TO claim")?.execute([])?;
+            self.db.prepare_cached("RELEASE claim")?.execute([])?;
+            self.damaged.insert(row, error.to_string());
+            self.found_damage = true;
+        }
+    }
+
+    /// The rows of the first claimable jobs of this set, in order.
+    fn heads(&mut self, set: &ClaimSet, limit: usize) -> rusqlite::Result<Vec<i64>> {
         let mut heads: Vec<(i64, i64, i64)> = Vec::new();
         let lanes = self.lanes.of(&self.db, set)?;
-        {
-            let mut lane_heads = self.db.prepare_cached(sql!("heads"))?;
-            for &lane in &lanes {
-                let rows = lane_heads.query_map(params![lane, limit as i64], |row| {
-                    // Larger priorities first: negated, the tuple sorts as the claim order does.
-                    Ok((-row.get::<_, i64>(1)?, row.get(2)?, row.get(0)?))
-                })?;
-                heads.extend(rows.collect::<Result<Vec<_>, _>>()?);
+        let mut lane_heads = self.db.prepare_cached(sql!("heads"))?;
+        for lane in lanes {
+            let rows = lane_heads.query_map(params![lane, (limit + self.damaged.len()) as i64], |row| {
+                // Larger priorities first: negated, the tuple sorts as the claim order does.
+                Ok((-row.get::<_, i64>(1)?, row.get(2)?, row.get(0)?))
+            })?;
+            for head in rows {
+                heads.extend(Some(head?).filter(|(_, _, row)| !self.damaged.contains_key(row)));
             }
         }
-        if lanes.len() > 1 {
-            heads.sort_unstable();
-            heads.truncate(limit);
+        heads.sort_unstable();
+        heads.truncate(limit);
+        Ok(heads.into_iter().map(|(_, _, row)| row).collect())
+    }
+
+    /// All of these rows, or the one that can't be claimed and why.
+    fn claim_rows(
+        &self,
+        rows: &[i64],
+        worker: WorkerId,
+        now: Millis,
+    ) -> Result<Vec<Claimed>, (i64, rusqlite::Error)> {
+        let mut claimed = Vec::with_capacity(rows.len());
+        for &row in rows {
+            let job = self.db.prepare_cached(sql!("claim")).and_then(|mut update| {
+                let claimed = |got: &Row<'_>| self.lanes.claimed(row, self.tag, got);
+                update.query_row(params![row, worker.0, now], claimed).optional()
+            });
+            claimed.extend(job.map_err(|error| (row, error))?);
         }
-        let mut update = self.db.prepare_cached(sql!("claim"))?;
-        let mut claimed = Vec::with_capacity(heads.len());
-        for (_, _, row) in heads {
-            let job = update
-                .query_row(params![row, worker.0, now], |got| self.lanes.claimed(row, self.tag, got))
-                .optional()?;
-            claimed.extend(job);
-        }
-        self.touched |= !claimed.is_empty();
         Ok(claimed)
     }
 
@@ -318,6 +394,7 @@ impl Desk {
             ],
         )?;
         let id = self.db.last_insert_rowid();
+        self.registered.push(id);
         if let Err(error) = self.side_car.hold(id) {
             tracing::warn!(%error, "no lock on the side-car file; only heartbeats tell that worker #{id} lives");
         }
@@ -406,8 +483,8 @@ impl Lanes {
             priority: got.get(5)?,
             run_at: got.get(6)?,
             timeout: got.get::<_, Option<i64>>(7)?.map(timeout),
-            backoff: backoff(got.get(8)?),
-            payload: got.get(9)?,
+            backoff: backoff(text(got, 8)?),
+            payload: text(got, 9)?.unwrap_or_default(),
         })
     }
 }
@@ -443,6 +520,16 @@ pub(super) fn timeout(millis: i64) -> Timeout {
     match u64::try_from(millis) {
         Ok(millis @ 1..) => Timeout::After(std::time::Duration::from_millis(millis)),
         _ => Timeout::Never,
+    }
+}
+
+/// A stored text. Other programs may have written what is not UTF-8: that is shown with marks in it, since one such
+/// row must not make a list or a claim fail.
+pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    use rusqlite::types::ValueRef;
+    match row.get_ref(column)? {
+        ValueRef::Text(text) => Ok(Some(String::from_utf8_lossy(text).into_owned())),
+        _ => row.get(column),
     }
 }
 

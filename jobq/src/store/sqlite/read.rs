@@ -2,7 +2,7 @@
 
 use super::{
     alive::SideCar,
-    desk::{backoff, sql, timeout},
+    desk::{backoff, sql, text, timeout},
     filter,
 };
 use crate::{
@@ -99,8 +99,8 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         queue: row.get(2)?,
         state: JobState::from_code(row.get(3)?).unwrap_or(JobState::Dead),
         priority: row.get(4)?,
-        payload: row.get(5)?,
-        label: row.get(6)?,
+        payload: text(row, 5)?.unwrap_or_default(),
+        label: text(row, 6)?,
         run_at: row.get(7)?,
         attempts: row.get(8)?,
         max_attempts: row.get(9)?,
@@ -112,12 +112,12 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         created_at,
         updated_at: row.get(16)?,
         timeout: row.get::<_, Option<i64>>(17)?.map(timeout),
-        backoff: backoff(row.get(18)?),
+        backoff: backoff(text(row, 18)?),
         retain: row.get::<_, Option<i64>>(19)?.map(|kept| Duration::from_millis(kept.unsigned_abs())),
         processed_items: row.get(20)?,
         total_items: row.get(21)?,
-        result: row.get(22)?,
-        error: row.get(23)?,
+        result: text(row, 22)?,
+        error: text(row, 23)?,
     })
 }
 
@@ -130,7 +130,7 @@ pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result
         .query_map(params![id.row(), id.created_at()], |row| {
             let late_at: Option<Millis> = row.get(7)?;
             let late_outcome: Option<i64> = row.get(8)?;
-            let late_text: Option<String> = row.get(9)?;
+            let late_text = text(row, 9)?;
             Ok(Attempt {
                 lease: row.get(0)?,
                 attempt: row.get(1)?,
@@ -138,7 +138,7 @@ pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result
                 started_at: row.get(3)?,
                 ended_at: row.get(4)?,
                 outcome: outcome(row.get(5)?),
-                error: row.get(6)?,
+                error: text(row, 6)?,
                 late: late_at.zip(late_outcome).map(|(at, code)| Late {
                     at,
                     outcome: outcome(code),
@@ -188,7 +188,7 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
                 job_type: row.get(4)?,
                 attempt: row.get(5)?,
                 max_attempts: row.get(6)?,
-                backoff: backoff(row.get(7)?),
+                backoff: backoff(text(row, 7)?),
             })
         })?;
         found.extend(rows.collect::<Result<Vec<_>, _>>()?);

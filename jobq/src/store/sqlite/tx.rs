@@ -3,6 +3,7 @@
 use super::{
     Durability,
     desk::{Inserted, sql},
+    files::Files,
 };
 use crate::{
     job::{JobId, NewJob},
@@ -15,12 +16,16 @@ use std::{
     collections::BTreeSet,
     os::unix::fs::MetadataExt,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The store that the jobs belong to, as far as this needs it.
 pub(super) struct Home<'a> {
     pub(super) path: &'a Path,
+    pub(super) files: &'a Mutex<Files>,
     pub(super) tag: u32,
     pub(super) durability: Durability,
     pub(super) warned: &'a AtomicBool,
@@ -68,6 +73,7 @@ fn row(job: &NewJob, now: Millis) -> Value {
 
 /// That the connection is on our file, and how durable its commits are.
 async fn check(home: &Home<'_>, db: &mut SqliteConnection) -> Result<(), StoreError> {
+    home.files.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     let ours = home.path.display().to_string();
     let found = match sqlx::query(sql!("foreign")).fetch_one(&mut *db).await {
         Ok(found) => found,
@@ -102,13 +108,17 @@ fn same_file(one: &Path, other: &Path) -> bool {
 }
 
 fn refused(error: sqlx::Error) -> StoreError {
-    match &error {
-        sqlx::Error::Database(refusal) if matches!(refusal.code().as_deref(), Some("5" | "517")) => StoreError::Busy {
-            waited: std::time::Duration::ZERO,
-            holder: "another connection has written since this transaction began to read; begin transactions that \
-                     enqueue with BEGIN IMMEDIATE (sqlx: `begin_with`)"
-                .into(),
-        },
-        _ => StoreError::Backend(std::sync::Arc::new(error)),
-    }
+    let code = error.as_database_error().and_then(|refusal| refusal.code());
+    let holder = match code.as_deref() {
+        Some("517") => {
+            "another connection has written since this transaction began to read; begin transactions that enqueue \
+             with BEGIN IMMEDIATE (sqlx: `begin_with`)"
+        }
+        Some("5") => {
+            "another connection holds the write lock for longer than the `busy_timeout` of the connection that this \
+             transaction is on"
+        }
+        _ => return StoreError::Backend(std::sync::Arc::new(error)),
+    };
+    StoreError::Busy { waited: std::time::Duration::ZERO, holder: holder.into() }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{
     collections::VecDeque,
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::{
         Arc,
@@ -137,14 +137,19 @@ impl Inbox {
         self.send(Message::Want(want), claiming)
     }
 
+    /// A forked child has the queue's memory, but none of its threads and locks.
+    pub(super) fn is_here(&self) -> Result<(), StoreError> {
+        let opened_by = self.opened_by;
+        if std::process::id() == opened_by { Ok(()) } else { Err(StoreError::Forked { opened_by }) }
+    }
+
     fn send<T: Send + 'static>(
         &self,
         message: Message,
         answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<'static, T> {
-        if std::process::id() != self.opened_by {
-            let opened_by = self.opened_by;
-            return Box::pin(async move { Err(StoreError::Forked { opened_by }) });
+        if let Err(forked) = self.is_here() {
+            return Box::pin(ready(Err(forked)));
         }
         let sent = self.to_writer.send(message);
         Box::pin(async move {
@@ -234,6 +239,7 @@ impl Writer {
             }
         }
         self.gate.closed.store(true, Ordering::Release);
+        self.let_go();
         for want in self.state.wants.drain(..) {
             want.reply.send(Err(StoreError::Closed)).ok();
         }
@@ -332,7 +338,7 @@ impl Writer {
         let version = self.desk.db.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         let moved = std::mem::replace(&mut self.state.data_version, version) != version;
         if moved {
-            self.desk.doubt_lanes();
+            self.desk.doubt();
             self.state.stirred = true;
             self.state.foreign_at = Some(Instant::now());
             self.changed.send_modify(|count| *count += 1);
@@ -379,12 +385,15 @@ impl Writer {
 
     /// Asks without the write lock whether a claim that is new, or may have got work, would find some.
     fn a_claim_would_find(&mut self) -> bool {
-        let stirred = std::mem::take(&mut self.state.stirred);
+        let stirred = self.state.stirred;
         let desk = &mut self.desk;
-        self.state.wants.iter().filter(|want| want.fresh || stirred).any(|want| {
+        let found = self.state.wants.iter().filter(|want| want.fresh || stirred).any(|want| {
             // A look that fails is no answer; the transaction will say what is wrong.
             desk.has_work(&want.claim.set).unwrap_or(true)
-        })
+        });
+        // Where something was found the claims are still to be made, and `stirred` tells for whom.
+        self.state.stirred &= found;
+        found
     }
 
     /// Claims that do not stand are answered with nothing; the others have now been tried.
@@ -495,17 +504,11 @@ impl Writer {
         let moment = self.desk.moment;
         for want in self.state.wants.iter_mut().filter(|want| want.fresh || stirred) {
             let now = if want.fresh { want.now } else { moment.unwrap_or_else(|| self.clock.now()) };
-            // One row that can't be claimed must not take the others' writes with it.
-            self.desk.db.prepare_cached("SAVEPOINT claim")?.execute([])?;
-            want.found = match self.desk.claim(want.claim.worker, &want.claim.set, want.claim.limit, now) {
-                Ok(found) => Ok(found),
-                Err(error) if blames_one(&error) => {
-                    self.desk.db.prepare_cached("ROLLBACK TO claim")?.execute([])?;
-                    Err(error.into())
-                }
-                Err(error) => return Err(error),
-            };
-            self.desk.db.prepare_cached("RELEASE claim")?.execute([])?;
+            let Claim { worker, set, limit, .. } = &want.claim;
+            want.found = Ok(self.desk.claim(*worker, set, *limit, now)?);
+        }
+        if let Some(damage) = self.desk.damage() {
+            self.complain("jobs were left out that can't be claimed", &damage);
         }
         Ok(())
     }
@@ -561,12 +564,19 @@ impl Writer {
         if self.state.moved.replace(error.clone()).is_none() {
             tracing::error!(%error, "jobq stops writing");
         }
-        self.state.beats.clear();
-        self.state.leaving.clear();
+        self.let_go();
+    }
+
+    /// No more beats: the workers of this store must not look alive for as long as the process lives.
+    fn let_go(&mut self) {
+        let beating = self.state.beats.drain(..).map(|(worker, ..)| worker);
+        for worker in beating.chain(self.state.leaving.drain(..)) {
+            self.desk.side_car.free(worker.0);
+        }
     }
 
     fn roll_back(&mut self) {
-        self.desk.doubt_lanes();
+        self.desk.undo();
         self.state.stirred = true;
         self.state.wants.iter_mut().for_each(|want| want.found = Ok(Vec::new()));
         // After a full disk or an I/O error SQLite has rolled back already; its complaint then would hide the cause.
@@ -599,7 +609,7 @@ fn give_back(to_writer: &Sender<Message>, jobs: Vec<Claimed>, now: Millis) {
 }
 
 /// Whether the error is about one row and not about the database.
-fn blames_one(error: &rusqlite::Error) -> bool {
+pub(super) fn blames_one(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
     matches!(error.sqlite_error_code(), None | Some(ConstraintViolation | TooBig | TypeMismatch))
 }

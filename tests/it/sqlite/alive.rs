@@ -1,0 +1,201 @@
+//! Who is alive: a byte that the kernel frees with its process, and who must not believe it.
+
+use super::*;
+use crate::child::Child;
+use jobq::store::Life;
+
+async fn life(store: &SqliteStore, worker: WorkerId) -> Option<Life> {
+    let workers = soon(store.workers()).await.unwrap();
+    workers.into_iter().find(|row| row.id == worker).map(|row| row.life)
+}
+
+/// The side-car's locks as the kernel lists them: the bytes that this process holds.
+fn bytes_held(site: &Site) -> Vec<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = std::fs::metadata(site.path.with_file_name("app.db-jobq")).unwrap().ino();
+    let table = std::fs::read_to_string("/proc/locks").unwrap();
+    let mut bytes: Vec<u64> = table
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, "POSIX", _, "WRITE", pid, file, first, last] = words[..] else { return None };
+            let ours = pid == std::process::id().to_string() && file.ends_with(&format!(":{inode}"));
+            ours.then(|| first.parse::<u64>().unwrap()..=last.parse().unwrap())
+        })
+        .flatten()
+        .collect();
+    bytes.sort_unstable();
+    bytes
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what}: not within 10 s");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn siblings_in_one_process_are_alive_until_they_sign_out() {
+    let site = Site::new().await;
+    let other = site.another().await;
+    let (mine, sibling) = (sign_in(&site.store).await, sign_in(&other).await);
+    assert_ne!(mine, sibling);
+    for store in [&site.store, &other] {
+        assert_eq!(life(store, mine).await, Some(Life::Alive));
+        assert_eq!(life(store, sibling).await, Some(Life::Alive));
+    }
+    assert_eq!(bytes_held(&site), [mine.0 as u64, sibling.0 as u64]);
+    let row = soon(site.store.workers()).await.unwrap().remove(0);
+    assert_eq!((row.pid, row.beats, row.started_at), (std::process::id(), 0, T0));
+    other.unregister(sibling);
+    until("signed out", async || life(&site.store, sibling).await.is_none()).await;
+    until("its byte is free", async || bytes_held(&site) == [mine.0 as u64]).await;
+    assert_eq!(life(&other, mine).await, Some(Life::Alive));
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn a_killed_process_is_gone_at_once_and_its_jobs_are_found() {
+    let site = Site::new().await;
+    let ids = soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let mut child = Child::start("hold", &[site.path.to_str().unwrap(), "a", "2"]);
+    let worker = WorkerId(child.expect("worker").parse().unwrap());
+    child.expect("claimed 2");
+    assert_eq!(life(&site.store, worker).await, Some(Life::Alive));
+    child.signal(nix::sys::signal::Signal::SIGSTOP);
+    assert_eq!(
+        life(&site.store, worker).await,
+        Some(Life::Alive),
+        "a stopped process holds its lock: never robbed"
+    );
+    child.kill();
+    assert_eq!(life(&site.store, worker).await, Some(Life::Gone));
+    let held = soon(site.store.running(vec![worker])).await.unwrap();
+    assert_eq!(held.iter().map(|job| job.id).collect::<Vec<_>>(), ids[..2]);
+    assert!(held.iter().all(|job| job.worker == worker && job.attempt == 1));
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ends_well_has_signed_out() {
+    let site = Site::new().await;
+    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let mut child = Child::start("hold", &[site.path.to_str().unwrap(), "a", "1"]);
+    let worker = WorkerId(child.expect("worker").parse().unwrap());
+    child.expect("claimed 1");
+    child.say("end");
+    assert!(child.wait(Duration::from_secs(10)).success());
+    // It left a job behind: until that is rescued, nobody forgets who held it.
+    assert_eq!(life(&site.store, worker).await, Some(Life::Gone));
+    let error = "worker lost".into();
+    let rescue = jobq::store::Rescue { id: ids[0], lease: 1, error, next: Next::At(T0) };
+    assert_eq!(soon(site.store.rescue(vec![rescue], T0)).await.unwrap(), [Settled::Applied]);
+    assert_eq!(life(&site.store, worker).await, None);
+    site.is_well().await;
+}
+
+/// Another boot, another side-car: the lock says nothing, and beats decide.
+#[tokio::test]
+async fn the_lock_is_believed_only_of_this_boot_and_this_side_car() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    for (column, elsewhere) in
+        [("boot", "'another'"), ("boot", "''"), ("lock_device", "-1"), ("lock_inode", "-1")]
+    {
+        let db = site.raw();
+        let was: Vec<rusqlite::types::Value> =
+            self::column(&db, &format!("SELECT {column} FROM jobq_workers"));
+        db.execute(&format!("UPDATE jobq_workers SET {column} = {elsewhere}"), []).unwrap();
+        assert_eq!(life(&site.store, worker).await, Some(Life::Unknown), "{column} = {elsewhere}");
+        db.execute(&format!("UPDATE jobq_workers SET {column} = ?1"), [&was[0]]).unwrap();
+        assert_eq!(life(&site.store, worker).await, Some(Life::Alive));
+    }
+    site.is_well().await;
+}
+
+/// Beats are made by the writing thread, whatever the caller's runtime does: this one stands still meanwhile.
+#[tokio::test]
+async fn beats_go_on_while_the_runtime_is_blocked() {
+    let site = Site::new().await;
+    let worker = NewWorker { beat: Duration::from_millis(5), queues: "default".into() };
+    let worker = soon(site.store.register(worker, T0)).await.unwrap();
+    let db = site.raw();
+    let began = std::time::Instant::now();
+    // No await from here on: a handler that blocks its thread.
+    while column::<i64>(&db, "SELECT beats FROM jobq_workers")[0] < 5 {
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+    site.store.unregister(worker);
+    until("signed out", async || life(&site.store, worker).await.is_none()).await;
+    let ended = column::<i64>(&db, "SELECT beats FROM jobq_workers")[0];
+    for n in 0..20 {
+        soon(site.store.enqueue(vec![job("a", n)], T0)).await.unwrap();
+    }
+    assert_eq!(column::<i64>(&db, "SELECT beats FROM jobq_workers")[0], ended, "no beat after the end");
+    site.is_well().await;
+}
+
+/// A worker that was given up while its machine slept beats again, and is there again.
+#[tokio::test]
+async fn a_buried_worker_that_beats_is_there_again() {
+    let site = Site::new().await;
+    let worker = NewWorker { beat: Duration::from_millis(300), queues: "default".into() };
+    let worker = soon(site.store.register(worker, T0)).await.unwrap();
+    soon(site.store.bury(vec![worker], T0)).await.unwrap();
+    until("back", async || life(&site.store, worker).await == Some(Life::Alive)).await;
+    site.is_well().await;
+}
+
+/// The store is dropped without a word while the database is locked: its workers must not look alive for as long as
+/// the process lives.
+#[tokio::test]
+async fn a_closed_store_frees_its_bytes_even_beside_a_held_lock() {
+    let site = Site::new().await;
+    let other = site.another().await;
+    let (left, signed_out) = (sign_in(&other).await, sign_in(&other).await);
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other.unregister(signed_out);
+    drop(other);
+    until("free", async || bytes_held(&site).is_empty()).await;
+    foreign.execute_batch("COMMIT").unwrap();
+    for worker in [left, signed_out] {
+        let life = life(&site.store, worker).await;
+        assert!(matches!(life, None | Some(Life::Gone)), "{worker}: {life:?}");
+    }
+    site.is_well().await;
+}
+
+/// A registration that is rolled back must leave no byte locked: the number goes to somebody else.
+#[tokio::test]
+async fn a_registration_that_fails_holds_no_byte() {
+    let site = Site::new().await;
+    site.raw()
+        .execute_batch(
+            "CREATE TRIGGER refuse AFTER INSERT ON jobq_workers BEGIN SELECT raise(ABORT, 'refused'); END;
+             CREATE TRIGGER refuse_late BEFORE INSERT ON jobs WHEN new.priority = 13
+                BEGIN SELECT raise(ABORT, 'refused late'); END",
+        )
+        .unwrap();
+    let new = || NewWorker { beat: DAY, queues: "default".into() };
+    soon(site.store.register(new(), T0)).await.unwrap_err();
+    assert!(bytes_held(&site).is_empty());
+    site.raw().execute_batch("DROP TRIGGER refuse").unwrap();
+    // In one transaction with an act that fails after it: done again, once.
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = NewJob { priority: 13, ..job("a", 1) };
+    let (registered, refused, ()) = soon(async {
+        tokio::join!(site.store.register(new(), T0), site.store.enqueue(vec![refused], T0), async {
+            foreign.execute_batch("COMMIT").unwrap()
+        })
+    })
+    .await;
+    refused.unwrap_err();
+    let registered = registered.unwrap();
+    assert_eq!(bytes_held(&site), [registered.0 as u64]);
+    assert_eq!(life(&site.store, registered).await, Some(Life::Alive));
+    site.is_well().await;
+}

@@ -1,0 +1,158 @@
+//! Somebody else holds the write lock: who waits, how long, and what is said.
+
+use super::*;
+use crate::child::Child;
+
+#[tokio::test]
+async fn an_enqueue_beside_the_programs_own_write_transaction_names_in_tx() {
+    let site = Site::with(|options| options.deadline(Duration::from_millis(150))).await;
+    let app = site.raw();
+    app.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refusal = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap_err();
+    let StoreError::Busy { waited, holder } = &refusal else { panic!("{refusal:?}") };
+    assert!(*waited >= Duration::from_millis(150), "{waited:?}");
+    assert!(holder.contains("in_tx") && holder.contains("this very program"), "{holder}");
+    app.execute_batch("COMMIT").unwrap();
+    assert_eq!(of_type(&site.store, "a").await, [], "nothing was stored");
+    assert_eq!(soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().len(), 1);
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn a_foreign_holder_is_named_by_its_pid() {
+    let site = Site::with(|options| options.deadline(Duration::from_millis(150))).await;
+    let mut locker = Child::start("lock", &[&site.path]);
+    locker.expect("locked");
+    let refusal = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap_err().to_string();
+    assert!(refusal.contains(&format!("process {}", locker.pid())), "{refusal}");
+    locker.say("unlock");
+    locker.expect("unlocked");
+    assert_eq!(of_type(&site.store, "a").await, []);
+    assert_eq!(soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().len(), 1);
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_within_its_deadline_is_served_when_the_lock_is_free() {
+    let site = Site::with(|options| options.deadline(DAY)).await;
+    let worker = sign_in(&site.store).await;
+    let ids = soon(site.store.enqueue(jobs("a", 4), T0)).await.unwrap();
+    let taken = claim(&site.store, worker, &["a"], 2).await;
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let store = &site.store;
+    let waiting = async {
+        tokio::join!(
+            store.enqueue(jobs("b", 2), T0),
+            store.complete(vec![completion(&taken[0])], T0),
+            store.fail(vec![failure(&taken[1], Next::Dead)], T0),
+            store.cancel(vec![ids[2]], T0),
+            store.claim(standing(worker, &["b"], 1), T0),
+            async {
+                // Readers are not held up, so this is an answer while the others wait.
+                assert_eq!(all(store).await.len(), 5);
+                foreign.execute_batch("COMMIT").unwrap();
+            }
+        )
+    };
+    let (enqueued, completed, failed, cancelled, claimed, ()) = soon(waiting).await;
+    assert_eq!(enqueued.unwrap().len(), 2);
+    assert_eq!((completed.unwrap(), failed.unwrap()), (vec![Settled::Applied], vec![Settled::Applied]));
+    assert_eq!(cancelled.unwrap(), [Acted::Done]);
+    assert_eq!(claimed.unwrap().len(), 1);
+    site.is_well().await;
+}
+
+/// A deadline passes for those who have one; results of attempts wait as long as it takes.
+#[tokio::test]
+async fn a_result_waits_for_the_lock_as_long_as_it_takes() {
+    let site = Site::with(|options| options.deadline(Duration::from_millis(50))).await;
+    let worker = sign_in(&site.store).await;
+    soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let taken = claim(&site.store, worker, &["a"], 3).await;
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let results = [
+        unanswered(result(&site.store, vec![completion(&taken[0])])).await,
+        unanswered(result(&site.store, vec![completion(&taken[1])])).await,
+    ];
+    for _ in 0..4 {
+        let refusal = soon(site.store.enqueue(jobs("b", 1), T0)).await.unwrap_err();
+        assert!(matches!(refusal, StoreError::Busy { .. }), "{refusal:?}");
+    }
+    let refusal = soon(site.store.cancel(vec![taken[2].id], T0)).await.unwrap_err();
+    assert!(matches!(refusal, StoreError::Busy { .. }), "{refusal:?}");
+    assert!(results.iter().all(|result| !result.is_finished()));
+    foreign.execute_batch("COMMIT").unwrap();
+    for result in results {
+        assert_eq!(soon(result).await.unwrap().unwrap(), [Settled::Applied]);
+    }
+    assert_eq!(of_type(&site.store, "b").await, []);
+    site.is_well().await;
+}
+
+/// A claim waits quietly: the lock is nobody's fault.
+#[tokio::test]
+async fn a_claim_beside_a_held_lock_is_no_error() {
+    let site = Site::with(|options| options.deadline(Duration::from_millis(50))).await;
+    let worker = sign_in(&site.store).await;
+    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let wish = unanswered(wish(&site.store, standing(worker, &["a"], 1))).await;
+    let refusal = soon(site.store.enqueue(jobs("b", 1), T0)).await.unwrap_err();
+    assert!(matches!(refusal, StoreError::Busy { .. }), "{refusal:?}");
+    assert!(!wish.is_finished());
+    foreign.execute_batch("COMMIT").unwrap();
+    assert_eq!(soon(wish).await.unwrap().unwrap()[0].id, ids[0]);
+    site.is_well().await;
+}
+
+/// A writer that is in the transaction most of the time, as a slow migration or an import is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_thousand_jobs_beside_a_greedy_foreign_writer_meet_no_busy() {
+    let site = Site::new().await;
+    let mut locker = Child::start("hog", &[&site.path]);
+    locker.expect("hogging");
+    let worker = sign_in(&site.store).await;
+    let mut enqueues = tokio::task::JoinSet::new();
+    for n in 0..100 {
+        let store = site.store.clone();
+        enqueues.spawn(async move { store.enqueue(jobs("a", 10), T0 + n).await });
+    }
+    let mut done = 0;
+    while done < 1000 {
+        let got = soon(site.store.claim(standing(worker, &["a"], 50), T0 + 1000)).await.unwrap();
+        let answers =
+            soon(site.store.complete(got.iter().map(completion).collect(), T0 + 1000)).await.unwrap();
+        assert!(answers.iter().all(|answer| *answer == Settled::Applied));
+        done += got.len();
+    }
+    for enqueued in enqueues.join_all().await {
+        assert_eq!(enqueued.unwrap().len(), 10);
+    }
+    locker.say("enough");
+    locker.expect("enough");
+    site.is_well().await;
+}
+
+/// Dropping the future of an enqueue neither undoes nor harms anything.
+#[tokio::test]
+async fn a_dropped_enqueue_is_stored_whole_or_not_at_all() {
+    let site = Site::new().await;
+    for n in 0..50 {
+        let mut dropped = Box::pin(site.store.enqueue(jobs("a", 3), T0));
+        let mut kept = site.store.enqueue(vec![job("b", n)], T0);
+        tokio::select! {
+            biased;
+            _ = &mut dropped => {}
+            _ = tokio::task::yield_now() => {}
+        }
+        drop(dropped);
+        assert_eq!(soon(&mut kept).await.unwrap().len(), 1);
+    }
+    let whole = of_type(&site.store, "a").await.len();
+    assert_eq!(whole, 150, "each was handed over whole before its future was dropped");
+    assert_eq!(of_type(&site.store, "b").await.len(), 50);
+    site.is_well().await;
+}

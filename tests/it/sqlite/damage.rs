@@ -1,0 +1,132 @@
+//! Rows that were damaged by hand, and acts that can't be done: they fail alone.
+
+use super::*;
+
+#[tokio::test]
+async fn a_row_that_cannot_be_claimed_does_not_hold_up_the_others() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    let ids = soon(site.store.enqueue(jobs("a", 6), T0)).await.unwrap();
+    site.raw()
+        .execute_batch(
+            r#"PRAGMA ignore_check_constraints = ON;
+             UPDATE jobs SET attempts = max_attempts WHERE payload = '{"n":0}';
+             UPDATE jobs SET priority = 70000 WHERE payload = '{"n":1}';"#,
+        )
+        .unwrap();
+    let one = claim(&site.store, worker, &["a"], 1).await;
+    assert_eq!(one.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[2]], "at the head of its lane");
+    let rest = claim(&site.store, worker, &["a"], 9).await;
+    assert_eq!(rest.iter().map(|job| job.id).collect::<Vec<_>>(), ids[3..]);
+    let left: Vec<(i64, i64)> = {
+        let db = site.raw();
+        let mut rows = db.prepare("SELECT state, lease FROM jobs ORDER BY id LIMIT 2 OFFSET 1").unwrap();
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    assert_eq!(left, [(1, 0), (1, 0)], "untouched, for a person to look at");
+
+    // With nothing else there, a standing claim waits instead of failing, and is answered by sound work.
+    let wish = unanswered(wish(&site.store, standing(worker, &["a"], 1))).await;
+    let sound = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    assert_eq!(soon(wish).await.unwrap().unwrap()[0].id, sound[0]);
+    // Mended by hand, they run.
+    let mend = "UPDATE jobs SET attempts = 0, priority = 0 WHERE payload IN ('{\"n\":0}', '{\"n\":1}') AND state = 1";
+    assert_eq!(site.raw().execute(mend, []).unwrap(), 2);
+    let mended = claim(&site.store, worker, &["a"], 9).await;
+    assert_eq!(mended.iter().map(|job| job.id).collect::<Vec<_>>(), ids[..2]);
+    let bystander = site.store.get(site.bystander.id).await.unwrap();
+    assert_eq!(bystander, Some(site.bystander.clone()));
+}
+
+/// Two acts share one transaction; the one that can't be done does not take the other with it.
+#[tokio::test]
+async fn an_act_that_fails_does_not_take_its_batch_mates_with_it() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let taken = claim(&site.store, worker, &["a"], 3).await;
+    let db = site.raw();
+    db.execute_batch(
+        r#"CREATE TRIGGER refuse BEFORE UPDATE ON jobs WHEN old.payload = '{"n":1}'
+            BEGIN SELECT raise(ABORT, 'refused by a trigger'); END"#,
+    )
+    .unwrap();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let store = &site.store;
+    let acts = async {
+        tokio::join!(
+            store.complete(vec![completion(&taken[0])], T0),
+            store.complete(vec![completion(&taken[1])], T0),
+            store.fail(vec![failure(&taken[2], Next::At(T0 + HOUR))], T0),
+            store.enqueue(jobs("b", 1), T0),
+            async { db.execute_batch("COMMIT").unwrap() }
+        )
+    };
+    let (first, damaged, third, enqueued, ()) = soon(acts).await;
+    assert_eq!(first.unwrap(), [Settled::Applied]);
+    let error = damaged.unwrap_err().to_string();
+    assert!(error.contains("refused by a trigger"), "{error}");
+    assert_eq!(third.unwrap(), [Settled::Applied]);
+    assert_eq!(state(store, enqueued.unwrap()[0]).await, Some(JobState::Pending));
+    assert_eq!(state(store, taken[0].id).await, Some(JobState::Completed));
+    assert_eq!(state(store, taken[1].id).await, Some(JobState::Running));
+    assert_eq!(state(store, taken[2].id).await, Some(JobState::Scheduled));
+    site.is_well().await;
+}
+
+/// Text that is not UTF-8, as other programs may write it: shown with marks, never a reason to fail a whole page.
+#[tokio::test]
+async fn text_that_is_not_utf8_is_shown_listed_and_claimed() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    let ids = soon(site.store.enqueue(jobs("a", 2), T0)).await.unwrap();
+    site.raw()
+        .execute_batch(
+            r#"UPDATE jobs SET payload = CAST(x'22ff22' AS TEXT), label = CAST(x'41ff' AS TEXT),
+                error = CAST(x'c328' AS TEXT) WHERE payload = '{"n":0}'"#,
+        )
+        .unwrap();
+    let rows = of_type(&site.store, "a").await;
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[1].label.as_deref(), Some("A\u{fffd}"));
+    assert_eq!(rows[1].payload, "\"\u{fffd}\"");
+    let taken = claim(&site.store, worker, &["a"], 9).await;
+    assert_eq!(taken.iter().map(|job| job.id).collect::<Vec<_>>(), ids);
+    soon(site.store.fail(vec![failure(&taken[0], Next::Dead)], T0)).await.unwrap();
+    assert_eq!(soon(site.store.retry(vec![ids[0]], T0)).await.unwrap(), [Acted::Done]);
+    assert_eq!(soon(site.store.cancel(vec![ids[0]], T0)).await.unwrap(), [Acted::Done]);
+    assert_eq!(soon(site.store.delete(vec![ids[0]], T0)).await.unwrap(), [Acted::Done]);
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn the_tables_refuse_most_damage_by_hand() {
+    let site = Site::new().await;
+    soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let db = site.raw();
+    for damage in [
+        "state = 6",
+        "state = -1",
+        "state = 'running'",
+        "state = 2",
+        "state = 3",
+        "completed_at = 5",
+        "attempts = max_attempts",
+        "attempts = -1",
+        "max_attempts = 0",
+        "lease = -1",
+        "run_at = NULL",
+        "run_at = 'tomorrow'",
+        "created_at = -1",
+        "priority = 40000",
+        "payload = NULL",
+        "payload = x'00'",
+        "backoff = 'not json'",
+        "timeout = -1",
+        "lane = 4711",
+    ] {
+        let changed = db.execute(&format!("UPDATE jobs SET {damage} WHERE payload = '{{\"n\":0}}'"), []);
+        assert!(changed.is_err(), "{damage} was let in");
+    }
+    site.is_well().await;
+}
