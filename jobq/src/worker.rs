@@ -11,6 +11,8 @@
 //! a kind. A slot is free again when its job's end is handed to the settling task, so that the write of that end and the
 //! next claim can share one commit; so that a store that can't be written to is not run ahead of, jobs that run and
 //! ends that wait are together never more than twice the slots. Sweeps ([`maintenance`](crate::maintenance)) run beside.
+//!
+//! [`Store::claim`]: crate::store::Store::claim
 
 use crate::{
     enqueue::JobSet,
