@@ -30,7 +30,7 @@ const LEVELS: [(&str, u8); 18] = [
     ("time", 0),
 ];
 
-/// The folders whose files ARCHITECTURE.md shows, each with its first sentence.
+/// The folders whose files begin with a sentence; ARCHITECTURE.md shows those of the product.
 const SHOWN: [&str; 3] = ["jobq/src", "jobq-macros/src", "tests/it"];
 
 fn root() -> PathBuf {
@@ -284,7 +284,7 @@ fn every_file_begins_with_a_sentence() {
 fn tree() -> String {
     let level = |path: &str| path.starts_with("jobq/src").then(|| room(path)).and_then(level);
     let mut tree = String::new();
-    for folder in SHOWN {
+    for folder in SHOWN.into_iter().filter(|folder| !folder.starts_with("tests")) {
         let mut sources: Vec<_> = files(folder, "rs").into_iter().collect();
         sources.sort_by_key(|(path, _)| (Reverse(level(path)), path.clone()));
         tree += &format!("{folder}/\n");
@@ -321,7 +321,6 @@ fn differences(architecture: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "ARCHITECTURE.md is not written yet; its first commit takes this line away"]
 fn architecture_shows_the_folders_as_they_are() {
     let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let differences = differences(&architecture);
