@@ -81,7 +81,7 @@ async fn paths_and_urls_of_one_file_open_the_same_database() {
     ] {
         let store = SqliteStore::open(SqliteOptions::from_url_or_path(&text).unwrap()).await.unwrap();
         assert_eq!(store.path(), site.path, "{text}");
-        assert_eq!(all(&store).await, [site.bystander.clone()], "{text}");
+        assert_eq!(all(&store).await, std::slice::from_ref(&site.bystander), "{text}");
     }
     // A link to a file that is still to be created leads there too.
     let (new, new_link) = (site.path.with_file_name("new.db"), site.path.with_file_name("new-link.db"));
