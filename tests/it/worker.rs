@@ -2,6 +2,7 @@
 
 mod ground;
 mod lost;
+mod on_sqlite;
 mod running;
 mod starting;
 mod stopping;

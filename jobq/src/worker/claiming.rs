@@ -17,9 +17,17 @@ const SHORT_JOB: Duration = Duration::from_secs(1);
 ///
 /// Trouble of the store never ends it. An error that stays until somebody does something about it does, and is given.
 pub(super) async fn claim(core: Arc<Core>, drains: bool) -> Result<(), StoreError> {
-    let ended = claim_on(&core, drains).await;
-    core.no_more_claims();
-    ended
+    let _last = Last(&core);
+    claim_on(&core, drains).await
+}
+
+/// Says, however the task ends, that it brings nothing more.
+struct Last<'a>(&'a Core);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.no_more_claims();
+    }
 }
 
 async fn claim_on(core: &Arc<Core>, drains: bool) -> Result<(), StoreError> {

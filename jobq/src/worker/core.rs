@@ -370,6 +370,17 @@ impl Core {
         }
     }
 
+    /// The same for a worker that claims no more: what its last claim brings is given back before.
+    pub(super) async fn all_done(&self) {
+        loop {
+            let change = self.settled.notified();
+            if self.claimed_all.load(Ordering::Acquire) && self.is_settled() {
+                return;
+            }
+            change.await;
+        }
+    }
+
     pub(super) fn stats(&self) -> WorkerStats {
         let floor = self.floor();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -439,6 +450,7 @@ impl Core {
     pub(super) fn no_more_claims(&self) {
         self.claimed_all.store(true, Ordering::Release);
         self.outbox.notify_one();
+        self.settled.notify_waiters();
     }
 
     /// Whether nothing more will come into the outbox.

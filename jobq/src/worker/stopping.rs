@@ -28,7 +28,7 @@ pub(super) async fn wind_down(core: &Core) {
     core.store().withdraw(core.identity().id());
     let settled = tokio::select! {
         biased;
-        () = core.all_settled() => true,
+        () = core.all_done() => true,
         () = core.stop_asked(Stop::Now) => false,
         () = core.clock().sleep(core.settings().grace) => false,
     };
@@ -65,11 +65,11 @@ async fn cancel(core: &Core) {
     }
 }
 
-/// Whether all is settled within this time.
+/// Whether all is done within this time.
 async fn within(core: &Core, time: Duration) -> bool {
     tokio::select! {
         biased;
-        () = core.all_settled() => true,
+        () = core.all_done() => true,
         () = core.clock().sleep(time) => false,
     }
 }
