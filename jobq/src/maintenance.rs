@@ -27,8 +27,8 @@ use tokio::sync::watch;
 const ROWS_PER_COMMIT: usize = 1000;
 /// How often the living are counted.
 const ROLL_CALL: Duration = Duration::from_secs(1);
-/// How often old jobs are looked for.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// How often old jobs are looked for: it means looking at every row.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// Between two looks at what is due there is at least this, however often the store changes.
 const LOOK_APART: Duration = Duration::from_millis(5);
 

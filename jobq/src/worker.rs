@@ -217,7 +217,8 @@ impl Worker {
     }
 
     /// Runs what is due and returns: claims until nothing is due and nothing runs, jobs included that became due
-    /// meanwhile; does not wait for those of the future. Jobs of lost workers are rescued first.
+    /// meanwhile; does not wait for those of the future. Jobs of lost workers are rescued first, old finished jobs are
+    /// pruned last.
     ///
     /// This is the worker to be started every minute by cron. It does not listen to signals.
     ///
@@ -227,8 +228,13 @@ impl Worker {
     /// # Cancel safety
     /// Dropped, it stops as a dropped [`WorkerHandle`] does.
     pub async fn drain(self) -> Result<WorkerStats, WorkerError> {
+        let queue = self.queue.clone();
         let handle = self.begin(true).await?;
         handle.ended().await?;
+        // It may be the only worker that there ever is.
+        if let Err(error) = queue.prune().await {
+            tracing::warn!(%error, "old finished jobs could not be deleted; the next worker tries again");
+        }
         Ok(handle.stats())
     }
 

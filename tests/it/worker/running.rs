@@ -528,6 +528,22 @@ async fn a_drain_runs_what_is_due_and_what_that_brings_and_leaves_the_future_alo
     g.untouched(bystander).await;
 }
 
+/// A worker that cron starts may be the only one that there ever is.
+#[tokio::test]
+async fn a_drain_prunes_what_was_kept_long_enough() {
+    let g = ground();
+    let old = says.enqueue("fine".into()).on(&g.queue).await.unwrap().id();
+    at_once("the drain", g.worker().jobs((says,)).drain()).await.unwrap();
+    g.clock.advance(jobq::days(6));
+    let bystander = says.enqueue("fine".into()).on(&g.queue).await.unwrap().id();
+    at_once("the drain", g.worker().jobs((says,)).drain()).await.unwrap();
+    assert_eq!(g.state(old).await, JobState::Completed, "six days are fewer than seven");
+    g.clock.advance(jobq::days(1));
+    at_once("the drain", g.worker().jobs((says,)).drain()).await.unwrap();
+    assert_eq!(g.queue.get(old).await.unwrap(), None);
+    assert_eq!(g.state(bystander).await, JobState::Completed);
+}
+
 #[tokio::test]
 async fn a_drain_of_nothing_returns_at_once() {
     let g = ground();
