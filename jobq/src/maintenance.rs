@@ -8,8 +8,8 @@ use crate::{
     job::WorkerId,
     registry::{BackoffPolicy, Registry},
     retry::Backoff,
-    store::{ClaimSet, Life, NewWorker, Rescue, Retention, Running, Store, StoreError, WorkerRow},
-    time::Clock,
+    store::{ClaimSet, Life, NewWorker, Next, Rescue, Retention, Running, Store, StoreError, WorkerRow},
+    time::{Clock, millis},
 };
 use std::{
     collections::HashMap,
@@ -23,6 +23,9 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// Jobs that were lost together, and not for the first time, run again spread over this: should one of them have taken
+/// its process with it, it is not to take the same others again.
+const APART: Duration = Duration::from_secs(3);
 /// Rows that one commit promotes or rescues at most.
 const ROWS_PER_COMMIT: usize = 1000;
 /// How often the living are counted.
@@ -343,8 +346,9 @@ impl RollCall {
         };
         let text = format!("worker lost: {} on {} (process {}): {how}", worker.id, worker.host, worker.pid);
         let running = self.store.running(vec![worker.id]).await?;
+        let spread = if running.len() > 1 { APART } else { Duration::ZERO };
         for some in running.chunks(ROWS_PER_COMMIT) {
-            let rescues = some.iter().filter_map(|job| self.rescue(job, &text)).collect();
+            let rescues = some.iter().filter_map(|job| self.rescue(job, &text, spread)).collect();
             // Another rescuer may have been quicker with some: then these are in good hands.
             let _settled = self.store.rescue(rescues, self.clock.now()).await?;
         }
@@ -353,7 +357,7 @@ impl RollCall {
         Ok(())
     }
 
-    fn rescue(&self, job: &Running, text: &str) -> Option<Rescue> {
+    fn rescue(&self, job: &Running, text: &str, spread: Duration) -> Option<Rescue> {
         let entry = Registry::linked().ok().and_then(|linked| linked.get(&job.job_type));
         let terms = Terms {
             attempt: job.attempt,
@@ -361,10 +365,18 @@ impl RollCall {
             backoff: job.backoff,
             policy: entry.map_or(BackoffPolicy::Unset, |entry| entry.backoff),
         };
-        match verdict(Ending::Lost(text.to_owned()), &terms, self.clock.now(), fastrand::f64()) {
-            Verdict::Fail { error, next, .. } => Some(Rescue { id: job.id, lease: job.lease, error, next }),
-            _ => None,
-        }
+        let now = self.clock.now();
+        let (error, next) = match verdict(Ending::Lost(text.to_owned()), &terms, now, fastrand::f64()) {
+            Verdict::Fail { error, next, .. } => (error, next),
+            _ => return None,
+        };
+        let next = match next {
+            Next::At(at) if at <= now && job.attempt > 1 => {
+                Next::At(now + millis(spread.mul_f64(fastrand::f64())))
+            }
+            next => next,
+        };
+        Some(Rescue { id: job.id, lease: job.lease, error, next })
     }
 }
 

@@ -92,7 +92,9 @@ async fn ask(core: &Core, standing: bool) -> Result<Vec<Claimed>, StoreError> {
     let claim = Claim { worker, set: core.set().clone(), limit, standing };
     let mut wishes = core.wishes();
     let mut answer = core.store().claim(claim, core.clock().now());
-    let _turn = Turn::begin(core.asking());
+    // Only a claim that stands may be asked anew by the promotion; any other is answered by its own transaction, and
+    // an empty answer to it would end a drain.
+    let _turn = standing.then(|| Turn::begin(core.asking()));
     tokio::select! {
         biased;
         claimed = &mut answer => return claimed,

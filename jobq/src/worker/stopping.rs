@@ -13,16 +13,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub const EXIT_STUCK: i32 = 70;
 
 /// How long cancelled handlers may take to end by themselves …
-const AFTER_CANCEL: Duration = Duration::from_millis(1500);
+const AFTER_CANCEL: Duration = Duration::from_millis(1400);
 /// … and where the end is wanted at once.
 const AFTER_CANCEL_NOW: Duration = Duration::from_millis(1000);
 /// How long dropped handlers may take to be gone.
 const AFTER_DROP: Duration = Duration::from_millis(150);
 /// How long the last ends may take to be stored.
 const LAST_WRITES: Duration = Duration::from_millis(250);
+/// How long the sign-out may take to be stored …
+const SIGN_OUT: Duration = Duration::from_millis(500);
+/// … and where the time is up.
+const SIGN_OUT_NOW: Duration = Duration::from_millis(100);
 
 /// Lets running jobs finish for the grace, cancels them, drops them, gives them back; all ends are stored when it
-/// returns, or named in the log. What it takes after the grace is less than 2 s.
+/// returns, or named in the log. Then signs out. What it takes after the grace is less than 2 s.
 pub(super) async fn wind_down(core: &Core) {
     core.ask_stop(Stop::Graceful);
     core.store().withdraw(core.identity().id());
@@ -33,7 +37,7 @@ pub(super) async fn wind_down(core: &Core) {
         () = core.clock().sleep(core.settings().grace) => false,
     };
     if settled {
-        return;
+        return sign_out(core, SIGN_OUT).await;
     }
     if core.stop() < Stop::Dropped {
         cancel(core).await;
@@ -50,6 +54,22 @@ pub(super) async fn wind_down(core: &Core) {
             ?ids,
             "the worker ends although ends or releases of these jobs could not be stored; they will be rescued and run again"
         );
+    }
+    sign_out(core, SIGN_OUT_NOW).await;
+}
+
+/// Signs out, and waits a little until that is stored: the process may be about to exit, and whoever looks then is not
+/// to find a lost worker.
+async fn sign_out(core: &Core, patience: Duration) {
+    let ids = core.identity().all();
+    for id in &ids {
+        core.store().withdraw(*id);
+        core.store().unregister(*id);
+    }
+    tokio::select! {
+        biased;
+        _ = core.store().bury(ids, core.clock().now()) => {}
+        () = core.clock().sleep(patience) => {}
     }
 }
 
