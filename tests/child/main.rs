@@ -1,6 +1,10 @@
 //! The other process of the crash tests: it opens a queue, does one thing, and can be killed while it does.
 
+mod jobs;
+mod journal;
+
 use jobq::{
+    JobQueue, Worker,
     job::{NewJob, WorkerId},
     store::{
         Claim, ClaimSet, Completion, NewWorker, Store, StoreError,
@@ -8,17 +12,28 @@ use jobq::{
     },
     time::{Clock, SystemClock},
 };
-use std::{io::BufRead, sync::Arc, time::Duration};
+use std::{io::BufRead, path::Path, sync::Arc, time::Duration};
 
 fn main() {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["lock", path] => lock(path),
-        ["hog", path] => hog(path),
+        ["hog", path, hold, gap] => {
+            hog(path, [hold, gap].map(|millis| Duration::from_millis(millis.parse().unwrap())))
+        }
         ["enqueue", path, job_type] => run(enqueue(path, job_type)),
         ["hold", path, job_type, count] => run(hold(path, job_type, count.parse().unwrap())),
         ["fork", path] => fork(path),
+        ["open", path] => run(open_once(path)),
+        ["work", path, folder, slots, grace] => {
+            work(path, folder, slots.parse().unwrap(), Duration::from_millis(grace.parse().unwrap()));
+        }
+        ["drain", path, folder, slots] => drain(path, folder, slots.parse().unwrap()),
+        ["churn", path, folder] => run(churn(path, folder)),
+        ["users", path] => run(users(path)),
+        ["bulk", path, count] => run(bulk(path, count.parse().unwrap())),
         _ => panic!("unknown: {args:?}"),
     }
 }
@@ -52,8 +67,8 @@ fn lock(path: &str) {
     heard();
 }
 
-/// Takes the write lock again and again, and holds it three quarters of the time.
-fn hog(path: &str) {
+/// Takes the write lock again and again, holds it, and leaves a gap.
+fn hog(path: &str, [hold, gap]: [Duration; 2]) {
     let db = connection(path);
     let enough = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let told = enough.clone();
@@ -64,9 +79,9 @@ fn hog(path: &str) {
     println!("hogging");
     while !enough.load(std::sync::atomic::Ordering::Relaxed) {
         db.execute_batch("BEGIN IMMEDIATE").unwrap();
-        std::thread::sleep(Duration::from_millis(15));
+        std::thread::sleep(hold);
         db.execute_batch("COMMIT").unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(gap);
     }
     println!("enough");
 }
@@ -154,4 +169,99 @@ fn in_fork(path: &str, store: &Arc<SqliteStore>, parent: WorkerId, app: &mut sql
     }
     println!("forked child sees its parent {:?}", life(parent));
     std::process::exit(0)
+}
+
+/// Opens the queue at a word, and enqueues one job.
+async fn open_once(path: &str) {
+    println!("ready");
+    heard();
+    let store = open(path).await;
+    store.enqueue(vec![NewJob::new("a", std::process::id().to_string())], SystemClock.now()).await.unwrap();
+    println!("opened");
+}
+
+fn worker(queue: &JobQueue, slots: usize) -> Worker {
+    let beat = Duration::from_millis(200);
+    Worker::new(queue).concurrency(slots).heartbeat(beat).rescue_after(beat * 10)
+}
+
+async fn queue(path: &str) -> JobQueue {
+    JobQueue::with_store(open(path).await, Arc::new(SystemClock))
+}
+
+/// What an application's `main` does: run until a signal.
+fn work(path: &str, folder: &str, slots: usize, grace: Duration) {
+    journal::open(Path::new(folder));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let ended = runtime.block_on(async {
+        let worker = worker(&queue(path).await, slots).grace(grace);
+        println!("runs");
+        worker.run().await
+    });
+    println!("ended {ended:?}");
+}
+
+/// Runs what is due, from the moment it is told to.
+fn drain(path: &str, folder: &str, slots: usize) {
+    journal::open(Path::new(folder));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let queue = runtime.block_on(queue(path));
+    println!("ready");
+    heard();
+    let stats = runtime.block_on(worker(&queue, slots).drain()).unwrap();
+    println!("drained {}", stats.completed);
+}
+
+/// Enqueues, claims and settles without a pause, and says what was answered.
+async fn churn(path: &str, folder: &str) {
+    journal::open(Path::new(folder));
+    let store = open(path).await;
+    let worker = sign_in(&store).await;
+    println!("churns");
+    loop {
+        let jobs = (0..5).map(|n: i64| NewJob { max_attempts: 100, ..NewJob::new("churned", n.to_string()) });
+        let (enqueued, claimed) = tokio::join!(
+            store.enqueue(jobs.collect(), SystemClock.now()),
+            store.claim(wish(worker, "churned", 7, true), SystemClock.now()),
+        );
+        enqueued.unwrap().iter().for_each(|id| journal::write("enqueued", &format!("{id} 0 0")));
+        let claimed = claimed.unwrap();
+        let ended: Vec<_> =
+            claimed.iter().map(|job| Completion { id: job.id, lease: job.lease, result: None }).collect();
+        for job in &claimed {
+            journal::write("start", &format!("{} {} {}", job.id, job.lease, job.attempt));
+        }
+        let settled = store.complete(ended, SystemClock.now()).await.unwrap();
+        for (job, settled) in claimed.iter().zip(settled) {
+            assert_eq!(settled, jobq::store::Settled::Applied);
+            journal::write("completed", &format!("{} {} {}", job.id, job.lease, job.attempt));
+        }
+    }
+}
+
+/// An application that lays a row of its own and a job for it in one transaction, again and again.
+async fn users(path: &str) {
+    let store = open(path).await;
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut app = <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options).await.unwrap();
+    println!("begins");
+    loop {
+        let mut tx = sqlx::Connection::begin(&mut app).await.unwrap();
+        let user: i64 = sqlx::query_scalar("INSERT INTO users DEFAULT VALUES RETURNING id")
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
+        let mail = NewJob::new("welcome", user.to_string());
+        store.enqueue_in((&mut tx).into(), vec![mail], SystemClock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        println!("committed {user}");
+    }
+}
+
+/// Enqueues so many jobs by `enqueue_all`.
+async fn bulk(path: &str, count: u64) {
+    let queue = queue(path).await;
+    println!("begins");
+    let ids = queue.enqueue_all((0..count).map(|n| jobs::Note { n })).await.unwrap();
+    println!("enqueued {}", ids.len());
 }

@@ -49,7 +49,11 @@ impl Child {
 
     /// The next line, within 30 s; `None`: it has closed its output.
     pub fn line(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(Duration::from_secs(30)) {
+        self.line_within(Duration::from_secs(30))
+    }
+
+    fn line_within(&mut self, limit: Duration) -> Option<String> {
+        match self.lines.recv_timeout(limit) {
             Ok(line) => Some(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
             Err(timeout) => panic!("child {}: {timeout}", self.pid()),
@@ -58,8 +62,13 @@ impl Child {
 
     /// Reads lines until one begins with `word`, and gives the rest of it.
     pub fn expect(&mut self, word: &str) -> String {
+        self.expect_within(word, Duration::from_secs(30))
+    }
+
+    pub fn expect_within(&mut self, word: &str, limit: Duration) -> String {
         loop {
-            let line = self.line().unwrap_or_else(|| panic!("the child ended without saying `{word}`"));
+            let line =
+                self.line_within(limit).unwrap_or_else(|| panic!("the child ended without saying `{word}`"));
             if let Some(rest) = line.strip_prefix(word) {
                 return rest.trim().to_owned();
             }
@@ -78,6 +87,10 @@ impl Child {
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
     }
 
     /// Its end, within `limit`.

@@ -1,6 +1,7 @@
 //! Laws on every store, the model test, worker behaviour, crashes, SQL and tidiness: one binary.
 
 mod child;
+mod crash;
 mod crates;
 mod laws;
 mod macros;

@@ -112,7 +112,7 @@ async fn a_claim_beside_a_held_lock_is_no_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_thousand_jobs_beside_a_greedy_foreign_writer_meet_no_busy() {
     let site = Site::new().await;
-    let mut locker = Child::start("hog", &[&site.path]);
+    let mut locker = Child::start("hog", &[site.path.to_str().unwrap(), "15", "5"]);
     locker.expect("hogging");
     let worker = sign_in(&site.store).await;
     let mut enqueues = tokio::task::JoinSet::new();
@@ -130,6 +130,29 @@ async fn a_thousand_jobs_beside_a_greedy_foreign_writer_meet_no_busy() {
     }
     for enqueued in enqueues.join_all().await {
         assert_eq!(enqueued.unwrap().len(), 10);
+    }
+    locker.say("enough");
+    locker.expect("enough");
+    site.is_well().await;
+}
+
+#[jobq::job]
+async fn drained_beside_a_lock() {}
+
+/// A drain ends when there is nothing left, however long its claims have to wait for the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_beside_a_foreign_writer_leaves_nothing() {
+    let site = Site::new().await;
+    let mut locker = Child::start("hog", &[site.path.to_str().unwrap(), "15", "1"]);
+    locker.expect("hogging");
+    let queue = jobq::JobQueue::with_store(site.store.clone(), Arc::new(jobq::SystemClock));
+    for round in 0..10 {
+        let jobs = (0..3).map(|_| NewJob::new("drained_beside_a_lock", "{}")).collect();
+        soon(site.store.enqueue(jobs, T0)).await.unwrap();
+        // The net below is drawn far more often than the lock is free.
+        let worker = jobq::Worker::new(&queue).jobs((drained_beside_a_lock,));
+        let stats = soon(worker.poll_interval(Duration::from_millis(2)).drain()).await.unwrap();
+        assert_eq!(stats.completed, 3, "round {round}");
     }
     locker.say("enough");
     locker.expect("enough");

@@ -1,0 +1,74 @@
+//! The jobs of the child's worker. Each says in the journal when it starts, what it does, and when it ends.
+
+use crate::journal::{self, say};
+use jobq::prelude::*;
+use std::time::Duration;
+
+/// Ends at once.
+#[job]
+pub async fn note(ctx: &JobContext, n: u64) {
+    say("start", ctx);
+    say("effect", ctx);
+    say("end", ctx);
+    let _ = n;
+}
+
+/// Takes a while.
+#[job]
+async fn slow(ctx: &JobContext, millis: u64) {
+    say("start", ctx);
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    say("effect", ctx);
+    say("end", ctx);
+}
+
+/// Takes its process with it.
+#[job]
+async fn aborts(ctx: &JobContext) {
+    say("start", ctx);
+    std::process::abort();
+}
+
+/// Waits until the file `go-N-LEASE` lies beside the journals; says when it is told to stop, and then does.
+#[job]
+async fn held(ctx: &JobContext, n: u64) -> Result<u64, String> {
+    say("start", ctx);
+    let go = journal::folder().join(format!("go-{n}-{}", ctx.lease()));
+    while !go.exists() {
+        tokio::select! {
+            () = ctx.cancelled() => {
+                say("told", ctx);
+                return Err("told to stop".into());
+            }
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+    }
+    say("effect", ctx);
+    say("end", ctx);
+    Ok(n)
+}
+
+/// Does not look at its cancel token, and never ends.
+#[job]
+async fn stubborn(ctx: &JobContext) {
+    say("start", ctx);
+    std::future::pending().await
+}
+
+/// Holds a thread of the runtime for ever.
+#[job]
+async fn spins(ctx: &JobContext) {
+    say("start", ctx);
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Holds a thread of its own for ever.
+#[job(blocking)]
+fn blocks(ctx: &JobContext) {
+    say("start", ctx);
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
