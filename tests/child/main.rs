@@ -33,6 +33,8 @@ fn main() {
         ["drain", path, folder, slots] => drain(path, folder, slots.parse().unwrap()),
         ["churn", path, folder] => run(churn(path, folder)),
         ["users", path] => run(users(path)),
+        ["visit", path, times] => visit(path, times.parse().unwrap()),
+        ["refused", path, times] => run(refused(path, times.parse().unwrap())),
         ["bulk", path, count] => run(bulk(path, count.parse().unwrap())),
         _ => panic!("unknown: {args:?}"),
     }
@@ -199,6 +201,9 @@ fn work(path: &str, folder: &str, slots: usize, grace: Duration) {
         worker.run().await
     });
     println!("ended {ended:?}");
+    if ended.is_err() {
+        std::process::exit(1);
+    }
 }
 
 /// Runs what is due, from the moment it is told to.
@@ -256,6 +261,54 @@ async fn users(path: &str) {
         tx.commit().await.unwrap();
         println!("committed {user}");
     }
+}
+
+/// Another program's look at the database, as a backup or a person with a shell has it: opens, copies, reads, closes.
+fn visit(path: &str, times: usize) {
+    for n in 0..times {
+        let copy = format!("{path}.copy-{n}");
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let db = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+        db.busy_timeout(Duration::from_secs(30)).unwrap();
+        db.execute("VACUUM INTO ?1", [&copy]).unwrap();
+        let jobs: i64 = db.query_row("SELECT count(*) FROM jobs_view", [], |row| row.get(0)).unwrap();
+        drop(db);
+        let sound: String = rusqlite::Connection::open(&copy)
+            .unwrap()
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!((sound.as_str(), jobs > 0), ("ok", true));
+        std::fs::remove_file(&copy).unwrap();
+    }
+    println!("visited {times}");
+}
+
+/// Open files and threads of this process.
+fn footprint() -> (usize, usize) {
+    let entries = |folder: &str| std::fs::read_dir(folder).unwrap().count();
+    (entries("/proc/self/fd"), entries("/proc/self/task"))
+}
+
+/// Enqueues that many times beside a lock, and says what that has left behind.
+async fn refused(path: &str, times: usize) {
+    let options = SqliteOptions::new(path).deadline(Duration::from_millis(1));
+    let store = SqliteStore::open(options).await.unwrap();
+    let db = connection(path);
+    let busy = async || {
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let refusal = store.enqueue(vec![NewJob::new("a", "1")], 1).await;
+        assert!(matches!(refusal, Err(StoreError::Busy { .. })), "{refusal:?}");
+        db.execute_batch("COMMIT").unwrap();
+        let stored = store.enqueue(vec![NewJob::new("b", "1")], 1).await;
+        // A millisecond may also be too short without any lock.
+        assert!(matches!(stored, Ok(_) | Err(StoreError::Busy { .. })), "{stored:?}");
+    };
+    busy().await;
+    let before = footprint();
+    for _ in 0..times {
+        busy().await;
+    }
+    println!("left {before:?} {:?}", footprint());
 }
 
 /// Enqueues so many jobs by `enqueue_all`.

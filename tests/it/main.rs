@@ -1,5 +1,6 @@
 //! Laws on every store, the model test, worker behaviour, crashes, SQL and tidiness: one binary.
 
+mod cases;
 mod child;
 mod crash;
 mod crates;

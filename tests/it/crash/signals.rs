@@ -124,6 +124,23 @@ async fn a_second_signal_ends_it_within_two_seconds() {
     scene.is_well().await;
 }
 
+/// A worker whose database is renamed away says so and ends, and its process fails.
+#[tokio::test]
+async fn a_worker_whose_database_moves_ends_within_five_seconds_and_fails() {
+    let scene = Scene::new().await;
+    let mut child = scene.worker(2);
+    signed_in(&scene, &child).await;
+    let moved = scene.dir.path().join("moved");
+    fs::create_dir(&moved).unwrap();
+    for part in ["app.db", "app.db-wal", "app.db-shm"] {
+        fs::rename(scene.dir.path().join(part), moved.join(part)).unwrap();
+    }
+    let status = child.wait(Duration::from_secs(5));
+    assert_eq!(status.code(), Some(1));
+    let reason = child.expect("ended");
+    assert!(reason.contains("Moved"), "{reason}");
+}
+
 /// The database is locked by somebody else all the while.
 #[tokio::test]
 async fn a_locked_database_does_not_keep_the_process() {

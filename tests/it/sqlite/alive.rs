@@ -137,6 +137,28 @@ async fn beats_go_on_while_the_runtime_is_blocked() {
     site.is_well().await;
 }
 
+/// The beat waits for the lock as everybody does; its worker is alive meanwhile, and beats on after it.
+#[tokio::test]
+async fn beats_resume_after_a_held_lock_and_the_worker_is_alive_all_the_while() {
+    let site = Site::new().await;
+    let worker = NewWorker { beat: Duration::from_millis(5), queues: "default".into() };
+    let worker = soon(site.store.register(worker, T0)).await.unwrap();
+    let db = site.raw();
+    let beats = || column::<i64>(&db, "SELECT beats FROM jobq_workers")[0];
+    until("it beats", async || beats() > 0).await;
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let held = beats();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!((beats(), life(&site.store, worker).await), (held, Some(Life::Alive)));
+    }
+    db.execute_batch("COMMIT").unwrap();
+    until("it beats again", async || beats() > held).await;
+    site.store.unregister(worker);
+    until("signed out", async || life(&site.store, worker).await.is_none()).await;
+    site.is_well().await;
+}
+
 /// A worker that was given up while its machine slept beats again, and is there again.
 #[tokio::test]
 async fn a_buried_worker_that_beats_is_there_again() {

@@ -159,6 +159,17 @@ async fn a_drain_beside_a_foreign_writer_leaves_nothing() {
     site.is_well().await;
 }
 
+#[tokio::test]
+async fn enqueues_refused_by_a_lock_leave_no_file_and_no_thread_behind() {
+    let site = Site::new().await;
+    let mut child = Child::start("refused", &[site.path.to_str().unwrap(), "300"]);
+    let left = child.expect("left");
+    let (before, after) = left.split_at(left.len() / 2);
+    assert_eq!(before.trim(), after.trim());
+    assert_eq!(of_type(&site.store, "a").await, []);
+    site.is_well().await;
+}
+
 /// Dropping the future of an enqueue neither undoes nor harms anything.
 #[tokio::test]
 async fn a_dropped_enqueue_is_stored_whole_or_not_at_all() {

@@ -86,6 +86,31 @@ async fn an_enqueue_in_a_transaction_on_a_moved_file_is_refused() {
     }
 }
 
+/// Another program opens, copies and closes the database again and again: neither side is harmed.
+#[tokio::test]
+async fn visits_of_another_program_harm_nobody() {
+    use crate::child::Child;
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    let mut visitor = Child::start("visit", &[site.path.to_str().unwrap(), "20"]);
+    let mut done = 0;
+    let visited = loop {
+        soon(site.store.enqueue(jobs("a", 5), T0)).await.unwrap();
+        let got = claim(&site.store, worker, &["a"], 5).await;
+        let settled = soon(site.store.complete(got.iter().map(completion).collect(), T0)).await.unwrap();
+        done += settled.iter().filter(|answer| **answer == Settled::Applied).count();
+        if visitor.has_ended() {
+            break visitor.expect("visited");
+        }
+    };
+    println!("{done} jobs beside {visited} visits");
+    assert_eq!(visited, "20");
+    let counts = site.store.counts().await.unwrap();
+    let of_a: Vec<_> = counts.iter().filter(|count| count.job_type == "a").collect();
+    assert_eq!((of_a.len(), of_a[0].state, of_a[0].count as usize), (1, JobState::Completed, done));
+    site.is_well().await;
+}
+
 /// What was acknowledged before a rename is in the renamed file.
 #[tokio::test]
 async fn what_was_acknowledged_before_a_rename_is_in_the_renamed_file() {

@@ -279,6 +279,31 @@ async fn stores_that_open_an_empty_or_an_old_file_at_once_all_succeed() {
     }
 }
 
+/// A large WAL, kept from being checkpointed by a reader, while another process writes: the open neither waits for it
+/// nor forces it away.
+#[tokio::test]
+async fn a_large_wal_and_a_busy_peer_do_not_hold_up_the_open() {
+    let site = Site::new().await;
+    let db = site.raw();
+    db.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0; CREATE TABLE ballast (bytes BLOB);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
+         INSERT INTO ballast SELECT zeroblob(1000000) FROM n",
+    )
+    .unwrap();
+    let reader = site.raw();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM ballast").unwrap();
+    let wal = site.path.with_file_name("app.db-wal");
+    let before = fs::metadata(&wal).unwrap().len();
+    assert!(before > 100_000_000, "{before}");
+    let mut hog = crate::child::Child::start("hog", &[site.path.to_str().unwrap(), "15", "5"]);
+    hog.expect("hogging");
+    let store = soon(SqliteStore::open(SqliteOptions::new(&site.path))).await.unwrap();
+    assert_eq!(soon(store.enqueue(jobs("a", 1), T0)).await.unwrap().len(), 1);
+    assert!(fs::metadata(&wal).unwrap().len() >= before, "nobody truncated it under the reader");
+    site.is_well().await;
+}
+
 /// A database that another program keeps in rollback mode and in use can't be switched: it waits, and then works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_locked_in_rollback_mode_is_waited_for_and_then_in_wal_mode() {
