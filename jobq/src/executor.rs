@@ -283,16 +283,18 @@ impl Executor {
             policy: entry.backoff,
         };
         let ending = if entry.blocking {
-            self.on_own_thread(entry, job, ctx, orders).await
+            self.on_own_thread(entry, job.clone(), ctx, orders).await
         } else {
             self.in_place(entry, &job, &ctx, orders).await
         };
         let now = self.clock.now();
         // A user's Display can panic as well.
-        caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
+        let verdict = caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
             let text = format!("its error could not be written: panicked: {panic}");
             verdict(Ending::NotStarted(text), &terms, now, fastrand::f64())
-        })
+        });
+        tell(&job, &verdict, now);
+        verdict
     }
 
     async fn in_place(
@@ -401,6 +403,24 @@ impl Executor {
             let _unheard = tell.send(threads::block_on(body));
         }))?;
         Ok(told)
+    }
+}
+
+/// Tells operators of an attempt that did not succeed.
+fn tell(job: &Claimed, verdict: &Verdict, now: Millis) {
+    let Verdict::Fail { outcome, error, next } = verdict else { return };
+    let Claimed { id, job_type, attempt, max_attempts, .. } = job;
+    match next {
+        Next::At(at) => {
+            let again_in = Duration::from_millis(at.saturating_sub(now).unsigned_abs());
+            tracing::warn!(%id, job_type, attempt, max_attempts, ?again_in, error, "an attempt {outcome}; the job runs again");
+        }
+        Next::Dead => {
+            tracing::error!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job is dead")
+        }
+        Next::Cancelled => {
+            tracing::info!(%id, job_type, attempt, error, "a job was taken back by its handler")
+        }
     }
 }
 

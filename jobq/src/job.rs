@@ -290,7 +290,7 @@ pub struct JobRow {
     pub total_items: Option<i64>,
     /// JSON text of what the function returned.
     pub result: Option<String>,
-    /// The latest error.
+    /// Why the latest attempt failed; none once the job has completed.
     pub error: Option<String>,
 }
 
@@ -436,8 +436,21 @@ fn rfc3339_option<S: serde::Serializer>(at: &Option<Millis>, to: S) -> Result<S:
 
 /// Why an attempt did not succeed, and what is to become of the job.
 ///
-/// Any `std::error::Error` becomes one with `?` and means: try again. It is not itself a `std::error::Error`, so that
-/// this conversion can exist; [`JobError::source`] gives the error inside.
+/// Anything that converts into a boxed error becomes one with `?` and means: try again. So do `std::error::Error`s,
+/// `anyhow::Error`, `eyre::Report`, `String` and `&str`. It is not itself a `std::error::Error`, so that this conversion
+/// can exist; where one is wanted (a function that returns `anyhow::Result`), [`into_error`](Self::into_error) gives it,
+/// and it keeps what is to become of the job:
+///
+/// ```
+/// # use jobq::prelude::*;
+/// #[job]
+/// async fn charge(order: u64) -> anyhow::Result<()> {
+///     if order == 0 {
+///         return Err(JobError::dead("there is no order 0").into_error().into());
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct JobError {
     class: ErrorClass,
     source: Box<dyn Error + Send + Sync>,
@@ -459,9 +472,12 @@ pub enum ErrorClass {
 }
 
 impl JobError {
-    /// An attempt that failed; the job is tried again after its backoff while attempts are left.
+    /// An attempt that failed; the job is tried again after its backoff while attempts are left. An error that was a
+    /// [`JobError`] before, and passed through another library's error type, keeps its class.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { class: ErrorClass::Retry, source: error.into() }
+        let source = error.into();
+        let marked = causes(&*source).find_map(|cause| cause.downcast_ref::<Marked>());
+        Self { class: marked.map_or(ErrorClass::Retry, |marked| marked.0.class), source }
     }
 
     /// The job is dead at once, whatever attempts are left.
@@ -493,9 +509,15 @@ impl JobError {
     pub fn source(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.source
     }
+
+    /// The same as a `std::error::Error`, for functions whose error type wants one; its class is found again when it
+    /// comes back as a job's error, also from inside `anyhow` or `eyre`.
+    pub fn into_error(self) -> impl Error + Send + Sync + 'static {
+        StdError(Marked(self))
+    }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for JobError {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
         Self::new(error)
     }
@@ -504,20 +526,56 @@ impl<E: Error + Send + Sync + 'static> From<E> for JobError {
 /// The error and its causes, one after the other.
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.source)?;
-        let mut cause = self.source.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
+        let own = causes(&*self.source).filter(|cause| !cause.is::<Marked>());
+        for (place, cause) in own.enumerate() {
+            write!(f, "{}{cause}", if place == 0 { "" } else { ": " })?;
         }
         Ok(())
     }
 }
 
+/// As for people, so that a `main` that returns one says what is wrong.
 impl fmt::Debug for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobError").field("class", &self.class).field("source", &self.source).finish()
+        match self.class {
+            ErrorClass::Retry => write!(f, "{self}"),
+            class => write!(f, "{self} ({class:?})"),
+        }
     }
+}
+
+/// A [`JobError`] as a `std::error::Error`. Libraries box errors in types of their own; that its cause is marked is what
+/// can be seen through them.
+#[derive(Debug)]
+struct StdError(Marked);
+
+#[derive(Debug)]
+struct Marked(JobError);
+
+impl fmt::Display for StdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl fmt::Display for Marked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.source.fmt(f)
+    }
+}
+impl Error for StdError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+impl Error for Marked {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.source()
+    }
+}
+
+/// An error and what caused it, one after the other.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// `text` within `limit` bytes: cut on a character boundary, and the cut marked with what was left out. NUL

@@ -371,6 +371,11 @@ impl RollCall {
             _ => return None,
         };
         let next = match next {
+            Next::Dead => {
+                let (id, job_type, attempt) = (job.id, &job.job_type, job.attempt);
+                tracing::error!(%id, job_type, attempt, error, "the last attempt was lost with its worker; the job is dead");
+                Next::Dead
+            }
             Next::At(at) if at <= now && job.attempt > 1 => {
                 Next::At(now + millis(spread.mul_f64(fastrand::f64())))
             }

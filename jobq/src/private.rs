@@ -25,10 +25,7 @@ use crate::{
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use std::{
-    any::{Any, TypeId, type_name},
-    error::Error,
-};
+use std::any::{Any, TypeId, type_name};
 
 /// The payload in a row's JSON text.
 pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
@@ -115,16 +112,10 @@ pub trait Fault {
     fn into_job_error(self) -> JobError;
 }
 
-impl Fault for JobError {
-    fn into_job_error(self) -> JobError {
-        self
-    }
-}
-
 #[diagnostic::do_not_recommend]
-impl<E: Into<Box<dyn Error + Send + Sync>>> Fault for E {
+impl<E: Into<JobError>> Fault for E {
     fn into_job_error(self) -> JobError {
-        JobError::new(self)
+        self.into()
     }
 }
 

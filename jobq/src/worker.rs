@@ -337,6 +337,8 @@ async fn attend(worker: Worker, known: Registry, drains: bool, ready: Ready) {
     // Whoever started it may be gone: what nobody can stop is not to run.
     if ready.send(Ok(core.clone())).is_ok() {
         let ended = work(&core, drains).await;
+        let WorkerStats { completed, failed, released, .. } = core.stats();
+        tracing::info!(worker = %core.identity().id(), completed, failed, released, "the worker has stopped");
         core.end(ended.map_err(WorkerError::Store));
     }
 }

@@ -12,8 +12,8 @@ INSERT INTO jobq_store (one, tag) VALUES (1, random() & 67108863);
 -- knows, so what nobody knows, or nobody may run, costs nothing.
 CREATE TABLE jobq_lanes (
     id INTEGER PRIMARY KEY,
-    queue TEXT NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 64),
-    job_type TEXT NOT NULL CHECK (octet_length(job_type) BETWEEN 1 AND 64),
+    queue TEXT NOT NULL CHECK (length(CAST(queue AS BLOB)) BETWEEN 1 AND 64),
+    job_type TEXT NOT NULL CHECK (length(CAST(job_type AS BLOB)) BETWEEN 1 AND 64),
     UNIQUE (queue, job_type)
 ) STRICT;
 

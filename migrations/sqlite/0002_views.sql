@@ -1,4 +1,5 @@
--- The same rows in words, for people with a sqlite3 shell and for programs that know the older names.
+-- The same rows in words, for people with a sqlite3 shell and for programs that know the older names. Only what SQLite
+-- 3.37 knows: a schema that an older program can't parse hides the application's own tables from it too.
 
 CREATE VIEW jobs_view AS
 SELECT
@@ -15,7 +16,8 @@ SELECT
     j.result AS result,
     j.error AS error,
     j.error AS error_message,
-    (SELECT group_concat(line, char(10) ORDER BY lease, seq) FROM jobq_output WHERE job = j.id) AS output_log,
+    (SELECT group_concat(line, char(10)) FROM (SELECT line FROM jobq_output WHERE job = j.id ORDER BY lease, seq))
+        AS output_log,
     j.attempts AS attempts,
     j.max_attempts AS max_attempts,
     j.attempts > 0 AND j.state < 2 AS retrying,

@@ -468,6 +468,39 @@ async fn a_job_error_keeps_its_class() {
     assert_eq!(class("cancel").await, (ErrorClass::Cancel, "not wanted".into()));
 }
 
+/// Errors of every library become a job's error by `?`, and a job's error comes back whole from inside of theirs.
+#[test]
+fn a_job_error_passes_through_other_libraries_and_keeps_its_class() {
+    fn by_question_mark(which: u8) -> Result<(), JobError> {
+        match which {
+            0 => Err("a text")?,
+            1 => Err(anyhow::anyhow!("inner").context("outer"))?,
+            2 => Err(eyre::eyre!("inner").wrap_err("outer"))?,
+            3 => Err(JobError::dead("never"))?,
+            _ => Err(std::io::Error::other("no disk"))?,
+        }
+        Ok(())
+    }
+    let told = |which| {
+        let error = by_question_mark(which).unwrap_err();
+        (error.class(), error.to_string(), format!("{error:?}"))
+    };
+    let retried = |text: &str| (ErrorClass::Retry, text.to_owned(), text.to_owned());
+    assert_eq!(told(0), retried("a text"));
+    assert_eq!((told(1), told(2)), (retried("outer: inner"), retried("outer: inner")));
+    assert_eq!(told(3), (ErrorClass::Dead, "never".into(), "never (Dead)".into()));
+    assert_eq!(told(4), retried("no disk"));
+
+    let wait = Duration::from_secs(7);
+    let soon = || JobError::retry_in(wait, std::io::Error::other("no disk"));
+    let through_anyhow = JobError::from(anyhow::Error::new(soon().into_error()).context("outer"));
+    let through_eyre = JobError::from(eyre::Report::new(soon().into_error()).wrap_err("outer"));
+    for error in [through_anyhow, through_eyre] {
+        assert_eq!((error.class(), error.to_string()), (ErrorClass::RetryIn(wait), "outer: no disk".into()));
+    }
+    assert_eq!(JobError::new(soon().into_error()).to_string(), "no disk");
+}
+
 #[tokio::test]
 async fn an_output_that_is_no_json_is_dead_with_a_reason() {
     let (class, text) = failure("unstorable", json!({})).await;

@@ -21,6 +21,7 @@ on_every_store![
     what_is_claimed_is_what_the_row_says,
     complete_stores_the_result,
     complete_without_a_result_stores_none,
+    complete_takes_the_error_of_earlier_attempts_away,
     fail_with_a_time_that_has_come_is_pending,
     fail_with_a_later_time_is_scheduled,
     fail_without_a_next_time_is_dead,
@@ -284,6 +285,19 @@ async fn failing(g: &Ground, next: Next) {
     assert_eq!(g.store.fail(vec![ended], NOW + 7).await.unwrap(), [Settled::Applied]);
     let row = after_failing(g, before, next, "no such host").await;
     assert_eq!(row.attempts, 1, "a failed attempt counts");
+}
+
+/// What went wrong before is in the history; a job that is done shows no error.
+async fn complete_takes_the_error_of_earlier_attempts_away(g: &Ground) {
+    let id = g.pending().await;
+    let job = g.claim_this(id, NOW).await;
+    g.fail(id, job.lease, Next::At(NOW), NOW).await;
+    assert_eq!(g.row(id).await.error.as_deref(), Some("no such host"));
+    let job = g.claim_this(id, NOW).await;
+    g.complete(id, job.lease, NOW).await;
+    assert_eq!(g.row(id).await.error, None);
+    let history = g.store.attempts(id).await.unwrap();
+    assert_eq!(history[0].error.as_deref(), Some("no such host"));
 }
 
 async fn fail_with_a_time_that_has_come_is_pending(g: &Ground) {

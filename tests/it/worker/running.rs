@@ -476,6 +476,25 @@ async fn parent() -> Result<(), JobError> {
 }
 
 #[tokio::test]
+async fn a_failed_attempt_and_a_dead_job_are_told_in_the_log() {
+    let g = ground();
+    let log = log();
+    let fails = says.enqueue("fails".into()).max_attempts(2).on(&g.queue).await.unwrap().id();
+    let dies = says.enqueue("dead".into()).on(&g.queue).await.unwrap().id();
+    let fine = says.enqueue("fine".into()).on(&g.queue).await.unwrap().id();
+    g.worker().jobs((says,)).drain().await.unwrap();
+    let text = log.text();
+    let line = |id: jobq::JobId| text.lines().find(|line| line.contains(&id.to_string())).unwrap_or_default();
+    assert!(
+        line(fails).contains("WARN") && line(fails).contains("again_in") && line(fails).contains("attempt=1"),
+        "{text}"
+    );
+    assert!(line(dies).contains("ERROR") && line(dies).contains("the job is dead"), "{text}");
+    assert_eq!(line(fine), "", "what goes well is not told");
+    assert!(text.lines().last().unwrap().contains("the worker has stopped"), "{text}");
+}
+
+#[tokio::test]
 async fn what_a_handler_logs_carries_the_job() {
     let g = ground();
     let log = log();

@@ -199,7 +199,7 @@ impl Tables {
         let report = late(now, AttemptOutcome::Completed, ended.result.as_deref());
         self.settle((ended.id, ended.lease), report, |job| {
             finish(job, JobState::Completed, now);
-            job.result = ended.result;
+            (job.result, job.error) = (ended.result, None);
             None
         })
     }
