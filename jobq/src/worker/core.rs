@@ -503,6 +503,20 @@ pub(super) fn scope(key: u64, queue: JobQueue) -> impl Fn(Body) -> Body + Send +
     move |body| Box::pin(inside(key, queue.clone(), body))
 }
 
+/// Lets all tasks run that can. Not tokio's `yield_now`: that sets a task aside on its thread until the thread is done
+/// with all others, also with one that holds it for long; like this another thread may take it.
+pub(super) async fn after_the_others() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// Whether an error will be the same until somebody does something about it: then a worker ends.
 pub(super) fn is_final(error: &StoreError) -> bool {
     use StoreError::{Closed, Forked, Moved, Unusable};

@@ -1,6 +1,6 @@
 //! The settling task: writes what ended meanwhile in one call a kind, and again until it is stored.
 
-use super::core::{Batch, Core, Stop, is_final};
+use super::core::{Batch, Core, Stop, after_the_others, is_final};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
     maintenance::trouble_wait,
@@ -23,7 +23,7 @@ pub(super) async fn settle(core: Arc<Core>) {
     loop {
         core.outbox.notified().await;
         // Jobs that end together are written together.
-        tokio::task::yield_now().await;
+        after_the_others().await;
         loop {
             let batch = core.take_outbox();
             if batch.len() == 0 {

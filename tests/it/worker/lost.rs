@@ -90,6 +90,7 @@ async fn only_the_lost_one_is_rescued_and_a_slow_healthy_job_is_not() {
     g.stage.until_entered(1).await;
     g.stage.open(2);
     worker.pause();
+    rest().await;
     let lost = g.gated(2).await;
     let gone = stranger(&g, Life::Unknown).await;
     assert_eq!(claims(&g, gone).await.len(), 1);

@@ -530,6 +530,30 @@ async fn holds_the_thread() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_holds_one_of_two_threads_holds_up_nobody_else() {
+    let g = ground();
+    let worker = g.worker().jobs((spins, says)).concurrency(4).start().await.unwrap();
+    let holding = spins.enqueue(1).on(&g.queue).await.unwrap().id();
+    g.stage.until_entered(1).await;
+    for n in 1..=200 {
+        let id = g.says("fine").await;
+        g.until_state(id, JobState::Completed).await;
+        until("it is counted", async || worker.stats().completed == n).await;
+    }
+    assert_eq!(g.state(holding).await, JobState::Running);
+    g.stage.open(1);
+    g.until_state(holding, JobState::Completed).await;
+}
+
+#[job(type = "ground:spins")]
+async fn spins(#[data] stage: &Stage, n: u32) {
+    let _on = stage.enter(n);
+    while !stage.is_open(n) {
+        std::thread::yield_now();
+    }
+}
+
 // ---- drain -----------------------------------------------------------------------------------------------------
 
 #[tokio::test]

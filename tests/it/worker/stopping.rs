@@ -203,13 +203,21 @@ async fn stopping_twice_in_parallel_and_after_the_end_is_one_stop() {
 }
 
 #[tokio::test]
-async fn stopping_before_the_first_claim_is_a_stop() {
-    let g = ground();
-    let id = g.gated(1).await;
-    let worker = start(&g, 2).await;
-    at_once("the stop", worker.stop()).await.unwrap();
-    let row = g.row(id).await;
-    assert_eq!((row.state, row.attempts, g.stage.entered().len()), (JobState::Pending, 0, 0));
+async fn a_stop_right_after_the_start_leaves_a_job_done_or_untouched() {
+    for yields in 0..40 {
+        let g = ground();
+        g.stage.open(1);
+        let id = g.gated(1).await;
+        let worker = start(&g, 2).await;
+        for _ in 0..yields {
+            tokio::task::yield_now().await;
+        }
+        at_once("the stop", worker.stop()).await.unwrap();
+        let row = g.row(id).await;
+        let (done, untouched) = ((JobState::Completed, 1), (JobState::Pending, 0));
+        assert!([done, untouched].contains(&(row.state, row.attempts)), "{row:?}");
+        assert_eq!(g.stage.entered().len(), row.attempts as usize);
+    }
 }
 
 #[tokio::test]
