@@ -85,6 +85,30 @@ async fn one_of_each(site: &Site) -> HashMap<&'static str, JobId> {
     ids
 }
 
+/// A schema that an older SQLite can't parse would hide the application's own tables from it too. Asked is whichever
+/// the machine has; a distribution's is years older than ours.
+#[tokio::test]
+async fn the_machines_own_sqlite_reads_the_file() {
+    const QUERY: &str = "SELECT (SELECT count(*) FROM jobs_view) + (SELECT count(*) FROM a_mod_queue_records) - 2 * \
+                         (SELECT count(*) FROM jobs) || (SELECT * FROM pragma_integrity_check)";
+    const PYTHON: &str =
+        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])";
+    let site = Site::new().await;
+    one_of_each(&site).await;
+    let (shell, python): (&[&str], &[&str]) = (&["sqlite3"], &["python3", "-c", PYTHON]);
+    let mut asked = 0;
+    for program in [shell, python] {
+        let mut command = std::process::Command::new(program[0]);
+        let Ok(told) = command.args(&program[1..]).arg(&site.path).arg(QUERY).output() else { continue };
+        assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "0ok", "{}: {told:?}", program[0]);
+        asked += 1;
+    }
+    if asked == 0 {
+        eprintln!("neither sqlite3 nor python3 is here: no other SQLite was asked");
+    }
+    site.is_well().await;
+}
+
 #[tokio::test]
 async fn both_views_say_what_the_rows_say_in_every_state() {
     let site = Site::new().await;
