@@ -89,8 +89,8 @@ async fn one_of_each(site: &Site) -> HashMap<&'static str, JobId> {
 /// the machine has; a distribution's is years older than ours.
 #[tokio::test]
 async fn the_machines_own_sqlite_reads_the_file() {
-    const QUERY: &str = "SELECT (SELECT count(*) FROM jobs_view) + (SELECT count(*) FROM a_mod_queue_records) - 2 * \
-                         (SELECT count(*) FROM jobs) || (SELECT * FROM pragma_integrity_check)";
+    const QUERY: &str = "SELECT ((SELECT count(*) FROM jobs_view) + (SELECT count(*) FROM a_mod_queue_records) - 2 * \
+                         (SELECT count(*) FROM jobs)) || (SELECT * FROM pragma_integrity_check)";
     const PYTHON: &str =
         "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])";
     let site = Site::new().await;
