@@ -33,7 +33,7 @@ CREATE TABLE jobs (
     updated_at INTEGER NOT NULL,
     timeout INTEGER CHECK (timeout >= 0),           -- NULL: as the worker says; 0: none
     retain INTEGER CHECK (retain >= 0),             -- NULL: as the queue says
-    backoff TEXT CHECK (json_valid(backoff)),       -- NULL: as the job type says
+    backoff TEXT CHECK (backoff IS NULL OR json_valid(backoff)), -- NULL: as the job type says
     label TEXT CHECK (length(label) <= 255),
     processed_items INTEGER,
     total_items INTEGER,
