@@ -98,7 +98,7 @@ async fn a_zombie_that_wakes_as_its_handler_returns_leaves_one_final_state() {
     signed_in(&scene, &zombie).await;
     let other = scene.worker(8);
     scene.raw().execute("UPDATE jobq_workers SET boot = 'another machine'", []).unwrap();
-    for _ in 0..rounds(2, 500) {
+    for _ in 0..rounds(2, 42) {
         let millis = (0..12).map(|_| format!(r#"{{"millis":{}}}"#, random.u64(2900..3600)));
         scene.enqueue("slow", millis.collect::<Vec<_>>()).await;
         pause(&mut random, 300..600).await;
