@@ -3,7 +3,7 @@
 //! A job function is enqueued with its arguments, a payload with its named fields; both give the same builder, and
 //! awaiting it stores the job:
 //!
-//! ```
+//! ```standalone_crate
 //! use jobq::prelude::*;
 //! use serde_json::json;
 //!

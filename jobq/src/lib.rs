@@ -95,3 +95,7 @@ pub mod prelude {
     };
     pub use jobq_macros::job;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
