@@ -119,11 +119,13 @@ impl Desk {
 
     pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: Millis) -> rusqlite::Result<Vec<JobId>> {
         self.at(now);
+        let lanes: Vec<i64> =
+            jobs.iter().map(|job| self.lane(&job.queue, &job.job_type)).collect::<Result<_, _>>()?;
         let mut ids = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let lane = self.lane(&job.queue, &job.job_type)?;
+        let mut insert = self.db.prepare_cached(sql!("enqueue"))?;
+        for (job, lane) in jobs.iter().zip(lanes) {
             let row = Inserted::of(job, now);
-            self.db.prepare_cached(sql!("enqueue"))?.execute(params![
+            insert.execute(params![
                 lane,
                 row.state.code(),
                 job.priority,
@@ -223,11 +225,10 @@ impl Desk {
         now: Millis,
     ) -> Result<Vec<Claimed>, (i64, rusqlite::Error)> {
         let mut claimed = Vec::with_capacity(rows.len());
+        let mut update = self.db.prepare_cached(sql!("claim")).map_err(|error| (0, error))?;
         for &row in rows {
-            let job = self.db.prepare_cached(sql!("claim")).and_then(|mut update| {
-                let claimed = |got: &Row<'_>| self.lanes.claimed(row, self.tag, got);
-                update.query_row(params![row, worker.0, now], claimed).optional()
-            });
+            let job = |got: &Row<'_>| self.lanes.claimed(row, self.tag, got);
+            let job = update.query_row(params![row, worker.0, now], job).optional();
             claimed.extend(job.map_err(|error| (row, error))?);
         }
         Ok(claimed)
@@ -238,15 +239,11 @@ impl Desk {
     pub(super) fn complete(&mut self, ended: &[Completion], now: Millis) -> rusqlite::Result<Vec<Settled>> {
         self.at(now);
         let mut answers = Vec::with_capacity(ended.len());
+        let mut update = self.db.prepare_cached(sql!("complete"))?;
         for end in ended {
             let applied = self.is_ours(end.id)
-                && self.db.prepare_cached(sql!("complete"))?.execute(params![
-                    end.id.row(),
-                    end.lease,
-                    end.id.created_at(),
-                    end.result,
-                    now
-                ])? == 1;
+                && update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now])?
+                    == 1;
             self.touched |= applied;
             answers.push(match applied {
                 true => Settled::Applied,
@@ -296,7 +293,7 @@ impl Desk {
 
     /// The fence did not hold: keeps the result where its attempt is on record, and says why.
     fn late(
-        &mut self,
+        &self,
         id: JobId,
         lease: Lease,
         outcome: AttemptOutcome,
