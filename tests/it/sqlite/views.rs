@@ -210,3 +210,38 @@ async fn ids_and_dates_are_the_same_text_in_sql_and_in_rust() {
     }
     site.is_well().await;
 }
+
+/// A program of the application may read the same file with the SQLite of its system. One word that this does not know
+/// keeps it from the whole file, from its own tables too; a check that it can't compute keeps it from writing.
+#[test]
+fn the_schema_is_one_that_an_older_sqlite_can_read() {
+    const IN_SQLITE_3_38: &str =
+        "coalesce char group_concat json_valid length max min printf random strftime";
+    let schema = [
+        include_str!("../../../jobq/migrations/sqlite/0001_jobs.sql"),
+        include_str!("../../../jobq/migrations/sqlite/0002_views.sql"),
+    ];
+    let lines = schema.iter().flat_map(|text| text.lines()).map(|line| line.split("--").next().unwrap());
+    let text = lines.collect::<Vec<_>>().join(" ");
+    let mut calls = 0;
+    for (open, _) in text.match_indices('(') {
+        let name =
+            text[..open].rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap();
+        if name.chars().all(|letter| letter.is_uppercase()) {
+            continue; // no call: a word of the language, or nothing
+        }
+        calls += 1;
+        assert!(IN_SQLITE_3_38.split(' ').any(|known| known == name), "{name} may be younger than 3.38");
+        // Of the syntax, only the order within an aggregate is younger.
+        let mut depth = 0;
+        let own: String = text[open..]
+            .chars()
+            .scan((), |(), letter| {
+                depth += i32::from(letter == '(') - i32::from(letter == ')');
+                (depth > 0).then_some(if depth == 1 { letter } else { ' ' })
+            })
+            .collect();
+        assert!(!own.contains("ORDER BY"), "{name}{own}");
+    }
+    assert!(calls > 20, "{calls}");
+}
