@@ -98,10 +98,7 @@ pub enum Verdict {
 /// Pure, but for what a [`BackoffPolicy::Own`] function does; should that one panic, the default backoff is taken.
 pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdict {
     let failed = |outcome, text: String, error: Option<&JobError>| {
-        let next = match terms.wait(outcome, &text, error, random) {
-            Some(wait) => Next::At(now.saturating_add(millis(wait))),
-            None => Next::Dead,
-        };
+        let next = terms.next(outcome, &text, error, now, random);
         Verdict::Fail { outcome, error: cut(&text, MAX_ERROR).into_owned(), next }
     };
     match ending {
@@ -147,34 +144,33 @@ fn returned(
 }
 
 impl Terms {
-    /// How long to wait before the next attempt; `None` where there is none left.
-    fn wait(
+    /// What becomes of a job that failed so.
+    fn next(
         &self,
         outcome: AttemptOutcome,
         text: &str,
         error: Option<&JobError>,
+        now: Millis,
         random: f64,
-    ) -> Option<Duration> {
+    ) -> Next {
         if self.attempt >= self.max_attempts {
-            return None;
+            return Next::Dead;
         }
-        if let Some(ErrorClass::RetryIn(delay)) = error.map(JobError::class) {
-            return Some(delay);
-        }
-        if let Some(backoff) = &self.backoff {
-            return Some(backoff.delay(self.attempt, random));
-        }
-        Some(match self.policy {
-            BackoffPolicy::Set(backoff) => backoff.delay(self.attempt, random),
-            BackoffPolicy::Own(wait) => {
+        let wait = match (error.map(JobError::class), &self.backoff, self.policy) {
+            (Some(ErrorClass::RetryIn(delay)), ..) => delay,
+            (_, Some(backoff), _) => backoff.delay(self.attempt, random),
+            (_, None, BackoffPolicy::Set(backoff)) => backoff.delay(self.attempt, random),
+            (_, None, BackoffPolicy::Own(wait)) => {
                 let made = JobError::new(text);
                 let error = error.unwrap_or(&made);
                 caught(|| wait(self.attempt, error))
                     .unwrap_or_else(|_| Backoff::DEFAULT.delay(self.attempt, random))
             }
-            BackoffPolicy::Unset if outcome == AttemptOutcome::Lost => Duration::ZERO,
-            BackoffPolicy::Unset => Backoff::DEFAULT.delay(self.attempt, random),
-        })
+            // Not the job's fault: it had been at the head of the queue, and is not to wait behind all that came since.
+            (_, None, BackoffPolicy::Unset) if outcome == AttemptOutcome::Lost => return Next::AsBefore,
+            (_, None, BackoffPolicy::Unset) => Backoff::DEFAULT.delay(self.attempt, random),
+        };
+        Next::At(now.saturating_add(millis(wait)))
     }
 }
 

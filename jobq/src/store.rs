@@ -225,6 +225,8 @@ pub struct Completion {
 pub enum Next {
     /// Another attempt at this instant; dead where no attempt is left, whoever asks.
     At(Millis),
+    /// Another attempt, due as before, so that it keeps its place in the order; dead where no attempt is left.
+    AsBefore,
     /// Out of attempts, or never again.
     Dead,
     /// Taken back by its own handler.

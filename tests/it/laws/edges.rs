@@ -31,6 +31,7 @@ on_every_store![
     snooze_until_a_time_that_has_come_is_pending,
     release_gives_the_attempt_back_and_keeps_the_place,
     rescue_counts_the_attempt,
+    rescue_as_before_keeps_the_place,
     rescue_without_a_next_time_is_dead,
     cancel_ends_the_job,
     retry_begins_anew_and_keeps_lease_and_error,
@@ -268,6 +269,7 @@ async fn after_failing(g: &Ground, before: JobRow, next: Next, error: &str) -> J
     let (state, run_at, completed_at) = match next {
         Next::At(at) if at <= NOW + 7 => (JobState::Pending, at, None),
         Next::At(at) => (JobState::Scheduled, at, None),
+        Next::AsBefore => (JobState::Pending, before.run_at, None),
         Next::Dead => (JobState::Dead, before.run_at, Some(NOW + 7)),
         Next::Cancelled => (JobState::Cancelled, before.run_at, Some(NOW + 7)),
     };
@@ -374,6 +376,15 @@ async fn rescuing(g: &Ground, next: Next) {
 async fn rescue_counts_the_attempt(g: &Ground) {
     rescuing(g, Next::At(NOW + 7)).await;
     rescuing(g, Next::At(NOW + 8)).await;
+}
+
+async fn rescue_as_before_keeps_the_place(g: &Ground) {
+    let job = g.running().await;
+    let later = g.pending().await;
+    let before = g.row(job.id).await;
+    assert_eq!(g.rescue(job.id, 1, Next::AsBefore, NOW + 7).await, Settled::Applied);
+    after_failing(g, before, Next::AsBefore, "the worker was lost").await;
+    assert_eq!(ids(&g.claim(2, NOW + 8).await), [job.id, later]);
 }
 
 /// Case 009: a job at its limit is not started again after a stall.

@@ -313,7 +313,11 @@ async fn settle(
     batch: Vec<(JobId, Lease, Ended)>,
     now: Millis,
 ) -> Result<Vec<jobq::store::Settled>, StoreError> {
-    let next = |end: Ended| end.next.map_or(Next::Dead, |delay| Next::At(now + delay));
+    let next = |end: Ended| match end.next {
+        Some(-1) => Next::AsBefore,
+        Some(delay) => Next::At(now + delay),
+        None => Next::Dead,
+    };
     let batch = batch.into_iter();
     match way {
         Way::Complete => {

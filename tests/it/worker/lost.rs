@@ -52,6 +52,23 @@ async fn jobs_of_a_killed_worker_run_again_within_5_s_and_the_attempt_counts() {
 }
 
 #[tokio::test]
+async fn jobs_of_a_killed_worker_run_again_before_all_that_came_after_them() {
+    let g = ground();
+    let first = g.gated(1).await;
+    let lost = stranger(&g, Life::Gone).await;
+    assert_eq!(claims(&g, lost).await.len(), 1);
+    g.pass(secs(1)).await;
+    for n in 2..9 {
+        g.gated(n).await;
+    }
+    g.pass(secs(1)).await;
+    (1..9).for_each(|n| g.stage.open(n));
+    g.worker().jobs((gated,)).concurrency(1).drain().await.unwrap();
+    assert_eq!(g.stage.entered(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(g.row(first).await.attempts, 2);
+}
+
+#[tokio::test]
 async fn jobs_of_a_worker_elsewhere_are_rescued_after_the_time_out_without_a_beat() {
     let g = ground();
     let id = g.says("fine").await;

@@ -432,7 +432,10 @@ fn failed(job: &mut JobRow, outcome: AttemptOutcome, error: &str, next: Next, no
     job.error.clone_from(&attempt.error);
     match next {
         Next::At(run_at) if job.attempts < job.max_attempts => wait(job, run_at, now),
-        Next::At(_) | Next::Dead => finish(job, JobState::Dead, now),
+        Next::AsBefore if job.attempts < job.max_attempts => {
+            (job.state, job.updated_at) = (JobState::Pending, now);
+        }
+        Next::At(_) | Next::AsBefore | Next::Dead => finish(job, JobState::Dead, now),
         Next::Cancelled => finish(job, JobState::Cancelled, now),
     }
     attempt

@@ -272,7 +272,7 @@ impl Desk {
             Some(Next::At(at)) => (JobState::Pending, Some(at)),
             Some(Next::Dead) => (JobState::Dead, None),
             Some(Next::Cancelled) => (JobState::Cancelled, None),
-            None => (JobState::Pending, None),
+            Some(Next::AsBefore) | None => (JobState::Pending, None),
         };
         let given_back = i64::from(!end.outcome.counts());
         let leave = params![id, lease, state.code(), run_at, given_back, error, now];
