@@ -278,11 +278,13 @@ impl Executor {
             backoff: job.backoff,
             policy: entry.backoff,
         };
-        let ending = if entry.blocking {
-            self.on_own_thread(entry, job.clone(), ctx, orders).await
-        } else {
-            self.in_place(entry, &job, &ctx, orders).await
-        };
+        let ending = outlived(async {
+            match entry.blocking {
+                true => self.on_own_thread(entry, job.clone(), ctx, orders).await,
+                false => self.in_place(entry, &job, &ctx, orders).await,
+            }
+        });
+        let ending = ending.await;
         let now = self.clock.now();
         // A user's Display can panic as well.
         let verdict = caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
@@ -443,6 +445,16 @@ impl<'a> Limit<'a> {
         let timer = self.timer.get_or_insert_with(|| self.clock.sleep_until(until));
         timer.as_mut().poll(cx).map(|()| limit)
     }
+}
+
+/// The ending of `attempt`, also where something of the handler's panics outside its body, such as the drop of an error
+/// that nobody wants any more: an attempt without an end would keep its slot for ever.
+async fn outlived(attempt: impl Future<Output = Ending>) -> Ending {
+    let mut attempt = std::pin::pin!(attempt);
+    poll_fn(|cx| {
+        caught(|| attempt.as_mut().poll(cx)).unwrap_or_else(|panic| Poll::Ready(Ending::Panicked(panic)))
+    })
+    .await
 }
 
 /// An error after the worker's call to stop is the handler giving up, not failing: it costs no attempt.

@@ -219,6 +219,46 @@ async fn a_panic_with_a_long_text_in_any_script_keeps_it() {
 }
 
 #[tokio::test]
+async fn an_attempt_ends_whatever_of_its_handler_panics_and_wherever() {
+    let g = ground();
+    let worker = g.worker().jobs((bursts,)).concurrency(4).start().await.unwrap();
+    let last_word = bursts.enqueue(()).timeout(secs(2)).on(&g.queue).await.unwrap().id();
+    let at_stop = bursts.enqueue(()).on(&g.queue).await.unwrap().id();
+    until("both run", async || worker.stats().running == 2).await;
+    g.pass_until("the first has ended", async || g.state(last_word).await != JobState::Running).await;
+    assert_eq!(g.state(at_stop).await, JobState::Running);
+    let stop = tokio::spawn(async move { worker.stop().await });
+    g.pass_until("the worker has ended", async || stop.is_finished()).await;
+    for id in [last_word, at_stop] {
+        assert_eq!(latest(&g, id).await, (AttemptOutcome::Panicked, "panicked: burst".into()));
+    }
+}
+
+/// Told to end, it ends with an error that nobody wants any more and that panics when it is dropped.
+#[job(type = "ground:bursts")]
+async fn bursts(ctx: &JobContext) -> Result<(), JobError> {
+    ctx.cancelled().await;
+    Err(JobError::new(Bursting))
+}
+
+#[derive(Debug)]
+struct Bursting;
+
+impl std::fmt::Display for Bursting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("bursting")
+    }
+}
+
+impl std::error::Error for Bursting {}
+
+impl Drop for Bursting {
+    fn drop(&mut self) {
+        panic!("burst");
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_is_too_large_fails_the_attempt_and_says_why() {
     let g = ground();
     let id = one_attempt(&g, "too much").await;
