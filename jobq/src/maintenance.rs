@@ -9,7 +9,7 @@ use crate::{
     registry::{BackoffPolicy, Registry},
     retry::Backoff,
     store::{ClaimSet, Life, NewWorker, Next, Rescue, Retention, Running, Store, StoreError, WorkerRow},
-    time::{Clock, millis},
+    time::{Clock, NEVER, millis},
 };
 use std::{
     collections::HashMap,
@@ -87,7 +87,7 @@ pub(crate) fn trouble_wait(failures: u32) -> Duration {
 
 /// `around`, 15 % more or less.
 fn about(around: Duration) -> Duration {
-    around.mul_f64(0.85 + 0.3 * fastrand::f64())
+    around.min(NEVER).mul_f64(0.85 + 0.3 * fastrand::f64())
 }
 
 /// Keeps trouble from flooding the log: ten lines a minute, and the next one says how many were left out.
@@ -281,7 +281,7 @@ impl Liveness {
     pub fn lost(&mut self, workers: &[WorkerRow], now: Duration) -> Vec<WorkerId> {
         let gap = self.looked.replace(now).map(|last| now.saturating_sub(last));
         if gap.is_some_and(|gap| gap > self.beat.max(ROLL_CALL * 3)) {
-            self.judge_from = now.saturating_add(self.beat * 2);
+            self.judge_from = now.saturating_add(self.beat.saturating_mul(2));
         }
         self.seen.retain(|id, _| workers.iter().any(|worker| worker.id == *id));
         workers.iter().filter(|worker| self.is_lost(worker, now)).map(|worker| worker.id).collect()

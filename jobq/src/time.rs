@@ -37,6 +37,9 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+/// A century ahead is never, and within what instants, timers and factors can hold.
+pub(crate) const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock for SystemClock {
@@ -50,9 +53,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, until: Duration) -> Sleep<'_> {
-        // A century ahead is "never", and within what tokio's timer can hold.
-        let until = until.min(Duration::from_secs(100 * 365 * 24 * 3600));
-        Box::pin(tokio::time::sleep_until((*START + until).into()))
+        Box::pin(tokio::time::sleep_until((*START + until.min(NEVER)).into()))
     }
 }
 

@@ -63,6 +63,15 @@ async fn whoever_waits_within_its_deadline_is_served_when_the_lock_is_free() {
     site.is_well().await;
 }
 
+#[tokio::test]
+async fn a_deadline_and_a_beat_may_be_as_long_as_a_duration_can_be() {
+    let site = Site::with(|options| options.deadline(Duration::MAX)).await;
+    let worker = NewWorker { beat: Duration::MAX, queues: "all".into() };
+    soon(site.store.register(worker, T0)).await.unwrap();
+    soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    site.is_well().await;
+}
+
 /// A deadline passes for those who have one; results of attempts wait as long as it takes.
 #[tokio::test]
 async fn a_result_waits_for_the_lock_as_long_as_it_takes() {

@@ -73,7 +73,15 @@ async fn settings_that_contradict_one_another_are_refused_with_a_reason() {
     let allowed =
         worker().heartbeat(second).rescue_after(secs(2)).grace(Duration::ZERO).timeout(Timeout::Never);
     allowed.drain().await.unwrap();
-    worker().grace(Duration::MAX).timeout(Duration::MAX).rescue_after(Duration::MAX).drain().await.unwrap();
+    let longest =
+        || worker().poll_interval(Duration::MAX).heartbeat(Duration::MAX).rescue_after(Duration::MAX);
+    longest().grace(Duration::MAX).timeout(Duration::MAX).drain().await.unwrap();
+    // It does everything but look by itself: what is enqueued for later is heard of.
+    let waiting = longest().start().await.unwrap();
+    let id = says.enqueue("fine".into()).delay(secs(60)).on(&g.queue).await.unwrap().id();
+    g.pass(secs(61)).await;
+    g.until_state(id, jobq::JobState::Completed).await;
+    drop(waiting);
 }
 
 fn vars(pairs: &[(&'static str, &str)]) -> impl Fn(&str) -> Option<String> {

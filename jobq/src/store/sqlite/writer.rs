@@ -12,7 +12,7 @@ use super::{
 use crate::{
     job::WorkerId,
     store::{Answer, Claim, Claimed, StoreError},
-    time::{Clock, Millis},
+    time::{Clock, Millis, NEVER},
 };
 use std::{
     collections::VecDeque,
@@ -126,7 +126,7 @@ impl Inbox {
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let act = Box::new(Task { run, done: None, reply });
-        let queued = Queued { act, rows, since, deadline: deadline.map(|wait| since + wait) };
+        let queued = Queued { act, rows, since, deadline: deadline.and_then(|wait| since.checked_add(wait)) };
         self.send(Message::Act(queued), async { answer.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
@@ -282,7 +282,10 @@ impl Writer {
             Message::Act(act) => state.acts.push_back(act),
             Message::Want(want) => state.wants.push(want),
             Message::Withdraw(worker) => state.withdraw(worker),
-            Message::Beat(worker, every) => state.beats.push((worker, every, Instant::now() + every)),
+            Message::Beat(worker, every) => {
+                let every = every.min(NEVER);
+                state.beats.push((worker, every, Instant::now() + every));
+            }
             Message::Leave(worker) => {
                 state.beats.retain(|(beating, ..)| *beating != worker);
                 state.withdraw(worker);
