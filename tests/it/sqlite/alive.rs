@@ -191,6 +191,36 @@ async fn a_closed_store_frees_its_bytes_even_beside_a_held_lock() {
 }
 
 /// A registration that is rolled back must leave no byte locked: the number goes to somebody else.
+/// The program's own clock is asked on the writing thread too. Should it panic there, the store is closed, and who signed
+/// in through it does not look alive for as long as the process lives.
+#[tokio::test]
+async fn a_writing_thread_that_panics_frees_its_bytes() {
+    struct Broken(std::sync::atomic::AtomicBool);
+    impl jobq::Clock for Broken {
+        fn now(&self) -> Millis {
+            assert!(!self.0.load(std::sync::atomic::Ordering::Relaxed), "the clock is broken");
+            T0
+        }
+        fn steady(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn sleep_until(&self, _: Duration) -> jobq::time::Sleep<'_> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let clock = Arc::new(Broken(false.into()));
+    let site = Site::with(|options| options.clock(clock.clone())).await;
+    let other = site.another().await;
+    let worker = sign_in(&site.store).await;
+    assert_eq!(life(&other, worker).await, Some(Life::Alive));
+    clock.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Closed), "{error}");
+    until("the worker is gone", async || life(&other, worker).await == Some(Life::Gone)).await;
+    assert_eq!(bytes_held(&site), [0u64; 0]);
+    site.is_well().await;
+}
+
 #[tokio::test]
 async fn a_registration_that_fails_holds_no_byte() {
     let site = Site::new().await;

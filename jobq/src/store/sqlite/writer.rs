@@ -238,8 +238,6 @@ impl Writer {
                 break;
             }
         }
-        self.gate.closed.store(true, Ordering::Release);
-        self.let_go();
         for want in self.state.wants.drain(..) {
             want.reply.send(Err(StoreError::Closed)).ok();
         }
@@ -594,6 +592,14 @@ impl Writer {
             self.state.complained_at = Some(Instant::now());
             tracing::warn!(database = %self.files.path.display(), "{what}: {why}");
         }
+    }
+}
+
+/// However the thread ends, by a panic of the program's own clock too: nobody beats any more, so nobody is to look alive.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.gate.closed.store(true, Ordering::Release);
+        self.let_go();
     }
 }
 
