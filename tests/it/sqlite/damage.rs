@@ -99,6 +99,29 @@ async fn text_that_is_not_utf8_is_shown_listed_and_claimed() {
     site.is_well().await;
 }
 
+/// The row of a worker was deleted by hand: what it holds is not forgotten, and while it lives it is not robbed.
+#[tokio::test]
+async fn a_worker_without_a_row_is_known_by_the_jobs_that_it_holds() {
+    use jobq::store::Life;
+    let site = Site::new().await;
+    let (living, elsewhere) = (sign_in(&site.store).await, WorkerId(4711));
+    soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let held = claim(&site.store, living, &["a"], 2).await;
+    assert_eq!(claim(&site.store, elsewhere, &["a"], 9).await.len(), 1);
+    site.raw().execute("DELETE FROM jobq_workers", []).unwrap();
+    let lives = async || -> Vec<_> {
+        let workers = soon(site.store.workers()).await.unwrap();
+        workers.into_iter().map(|row| (row.id, row.life, row.beats)).collect()
+    };
+    assert_eq!(lives().await, [(living, Life::Alive, 0), (elsewhere, Life::Unknown, 0)]);
+    let other = site.another().await;
+    assert_eq!(soon(other.workers()).await.unwrap().len(), 2);
+    let done = held.iter().map(completion).collect();
+    assert_eq!(soon(site.store.complete(done, T0)).await.unwrap(), [Settled::Applied; 2]);
+    assert_eq!(lives().await, [(elsewhere, Life::Unknown, 0)], "who holds nothing is not missed");
+    site.is_well().await;
+}
+
 #[tokio::test]
 async fn the_tables_refuse_most_damage_by_hand() {
     let site = Site::new().await;

@@ -80,6 +80,18 @@ impl SideCar {
         if boot.is_empty() || boot != *BOOT || place != self.place {
             return Life::Unknown;
         }
+        self.byte_of(worker)
+    }
+
+    /// The same of a worker whose row is gone: a locked byte is its own, but a free one may be that of another machine.
+    pub(super) fn life_without_row(&self, worker: i64) -> Life {
+        match self.byte_of(worker) {
+            Life::Gone => Life::Unknown,
+            other => other,
+        }
+    }
+
+    fn byte_of(&self, worker: i64) -> Life {
         if self.held().contains(&worker) {
             return Life::Alive;
         }

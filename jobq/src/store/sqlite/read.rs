@@ -199,7 +199,7 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
 pub(super) fn workers(db: &Connection, side_car: &SideCar) -> rusqlite::Result<Vec<WorkerRow>> {
     db.prepare_cached(sql!("workers"))?
         .query_map([], |row| {
-            let (id, boot): (i64, String) = (row.get(0)?, row.get(2)?);
+            let (id, boot): (i64, Option<String>) = (row.get(0)?, row.get(2)?);
             Ok(WorkerRow {
                 id: WorkerId(id),
                 host: row.get(1)?,
@@ -209,7 +209,10 @@ pub(super) fn workers(db: &Connection, side_car: &SideCar) -> rusqlite::Result<V
                 beats: row.get(8)?,
                 heartbeat_at: row.get(9)?,
                 started_at: row.get(10)?,
-                life: side_car.life(id, &boot, (row.get(6)?, row.get(7)?)),
+                life: match boot {
+                    Some(boot) => side_car.life(id, &boot, (row.get(6)?, row.get(7)?)),
+                    None => side_car.life_without_row(id),
+                },
             })
         })?
         .collect()
