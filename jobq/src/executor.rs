@@ -413,6 +413,9 @@ fn tell(job: &Claimed, verdict: &Verdict, now: Millis) {
             let again_in = Duration::from_millis(at.saturating_sub(now).unsigned_abs());
             tracing::warn!(%id, job_type, attempt, max_attempts, ?again_in, error, "an attempt {outcome}; the job runs again");
         }
+        Next::AsBefore => {
+            tracing::warn!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job runs again at once");
+        }
         Next::Dead => {
             tracing::error!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job is dead")
         }

@@ -324,7 +324,7 @@ impl RollCall {
     pub(crate) async fn call(&mut self) -> Result<(), StoreError> {
         let mut workers = self.store.workers().await?;
         let me = self.identity.id();
-        if !workers.iter().any(|worker| worker.id == me) {
+        if !workers.iter().any(|worker| worker.id == me && worker.started_at > 0) {
             self.identity.renew(&*self.store, &*self.clock).await?;
         }
         self.identity.retire_former(&*self.store).await?;
@@ -376,7 +376,8 @@ impl RollCall {
                 tracing::error!(%id, job_type, attempt, error, "the last attempt was lost with its worker; the job is dead");
                 Next::Dead
             }
-            Next::At(at) if at <= now && job.attempt > 1 => {
+            Next::At(at) if at > now => next,
+            Next::At(_) | Next::AsBefore if job.attempt > 1 && !spread.is_zero() => {
                 Next::At(now + millis(spread.mul_f64(fastrand::f64())))
             }
             next => next,

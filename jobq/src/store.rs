@@ -407,7 +407,7 @@ pub struct WorkerRow {
     pub beats: i64,
     /// Its last beat; shown, never used to decide.
     pub heartbeat_at: Millis,
-    /// Its start.
+    /// Its start; 0 where its row was deleted by hand, and it is known by the jobs that it holds alone.
     pub started_at: Millis,
     /// What the machine itself says of the process.
     pub life: Life,

@@ -88,7 +88,8 @@ async fn workers_killed_at_random_lose_no_job_and_miscount_none() {
     }
     let effects = journals.count("effect");
     println!("{jobs} jobs, {kills} kills, {extra} attempts lost, {} effects twice", effects - jobs);
-    assert!(extra <= kills as u64 * 4, "{extra} attempts lost to {kills} kills of 4 slots");
+    // What runs and what waits to be stored are together twice the slots at most.
+    assert!(extra <= kills as u64 * 8, "{extra} attempts lost to {kills} kills of 4 slots");
     assert!(effects >= jobs);
 }
 
