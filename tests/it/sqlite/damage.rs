@@ -74,6 +74,34 @@ async fn an_act_that_fails_does_not_take_its_batch_mates_with_it() {
     site.is_well().await;
 }
 
+/// Something in the file refuses the workers' beats: that is told, and fails neither enqueues nor claims.
+#[tokio::test]
+async fn a_beat_that_is_refused_fails_nobody_else() {
+    let site = Site::new().await;
+    let db = site.raw();
+    db.execute_batch(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON jobq_workers BEGIN SELECT raise(ABORT, 'no beats'); END",
+    )
+    .unwrap();
+    let new = NewWorker { beat: Duration::from_millis(1), queues: "all".into() };
+    let worker = soon(site.store.register(new, T0)).await.unwrap();
+    for _ in 0..20 {
+        let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+        assert_eq!(claim(&site.store, worker, &["a"], 1).await[0].id, id);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let beats = || column::<i64>(&site.raw(), "SELECT beats FROM jobq_workers")[0];
+    assert_eq!(beats(), 0);
+    db.execute_batch("DROP TRIGGER refuse").unwrap();
+    soon(async {
+        while beats() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    site.is_well().await;
+}
+
 /// Text that is not UTF-8, as other programs may write it: shown with marks, never a reason to fail a whole page.
 #[tokio::test]
 async fn text_that_is_not_utf8_is_shown_listed_and_claimed() {

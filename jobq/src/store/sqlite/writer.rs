@@ -470,7 +470,7 @@ impl Writer {
                             self.write(alone);
                         }
                     }
-                } else if blames_one(&error) {
+                } else if batch.len() == 1 && blames_one(&error) {
                     self.fail(batch, error.into());
                 } else {
                     self.complain("a write failed", &error);
@@ -487,7 +487,11 @@ impl Writer {
             act.act.apply(&mut self.desk)?;
         }
         self.fill_wants()?;
-        self.beat()?;
+        match self.beat() {
+            // Nobody's act is to blame for it, and the lock on its byte still tells that the worker lives.
+            Err(error) if blames_one(&error) => self.complain("workers can't be seen to live", &error),
+            beaten => beaten?,
+        }
         self.desk.db.prepare_cached("COMMIT")?.execute([])?;
         let now = Instant::now();
         for (_, every, next) in self.state.beats.iter_mut().filter(|(.., next)| *next <= now) {
