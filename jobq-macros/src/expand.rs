@@ -204,6 +204,7 @@ impl<'a> Expansion<'a> {
     fn entry(&self) -> TokenStream {
         let Self { options, item, private, payload, job_type, beside, .. } = self;
         let (name, aliases, blocking) = (&item.name, &options.aliases, options.blocking);
+        let function = name.unraw().to_string();
         let backoff = backoff_tokens(options.backoff.as_ref(), private);
         let data = item.params.iter().filter_map(|param| {
             let lent = &param.lent;
@@ -241,6 +242,7 @@ impl<'a> Expansion<'a> {
                             let #job = #private::decode::<#payload>(#text)?;
                             #private::Ok(#private::Box::pin(async move { #stored }))
                         },
+                        function: #function,
                         module: #private::module_path!(),
                         file: #private::file!(),
                         line: #private::line!(),

@@ -123,6 +123,18 @@ impl<J> Clone for JobHandle<J> {
     }
 }
 
+impl<J> From<&JobHandle<J>> for JobId {
+    fn from(handle: &JobHandle<J>) -> Self {
+        handle.id
+    }
+}
+
+impl<J> From<JobHandle<J>> for JobId {
+    fn from(handle: JobHandle<J>) -> Self {
+        handle.id
+    }
+}
+
 impl<J: Job> fmt::Debug for JobHandle<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JobHandle({} {})", J::TYPE, self.id)
@@ -190,11 +202,22 @@ pub enum EnqueueError {
         /// What serde says.
         why: Arc<serde_json::Error>,
     },
+    /// The payload's JSON can't be read back: no attempt could run.
+    #[error(
+        "the payload of `{job_type}` can't be read back from its JSON: {why}; NaN and infinities have no JSON and become \
+         `null`"
+    )]
+    Unreadable {
+        /// The stored name.
+        job_type: &'static str,
+        /// What serde says.
+        why: Arc<serde_json::Error>,
+    },
     /// A payload given as JSON is not what the job function takes.
     #[error(transparent)]
     Unfit(Arc<DecodeError>),
     /// No job of this name is linked into this program.
-    #[error("no job `{job_type}` in this program; it knows {}", known.join(", "))]
+    #[error("no job `{job_type}` in this program{} It knows {}", hint(job_type, known), listed(known))]
     UnknownType {
         /// The name that was asked for.
         job_type: String,
@@ -207,4 +230,17 @@ pub enum EnqueueError {
     /// The storage did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What may be wrong with a name that no job has.
+fn hint(job_type: &str, known: &[&'static str]) -> String {
+    let near = known.iter().map(|known| (strsim::jaro_winkler(job_type, known), known));
+    let near = near.filter(|(likeness, _)| *likeness > 0.8).max_by(|a, b| a.0.total_cmp(&b.0));
+    let meant = near.map(|(_, known)| format!("; did you mean `{known}`?")).unwrap_or_default();
+    let or = if meant.is_empty() { "; is" } else { " Or is" };
+    format!("{meant}{or} the crate that has it named anywhere in this program, as in `use that_crate as _`?")
+}
+
+fn listed(known: &[&'static str]) -> String {
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }

@@ -24,7 +24,9 @@ pub const MAX_ERROR: usize = 16 << 10;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a job",
     label = "not a job",
-    note = "a function becomes a job by `#[job]`"
+    note = "a function becomes a job by `#[job]`",
+    note = "what is enqueued in a queue is a payload, with names: `queue.enqueue(SendMail {{ to }})`; arguments alone go \
+            to the function: `send_mail.enqueue(to)`, `send_mail.enqueue_all([to])`"
 )]
 pub trait Job: Serialize + DeserializeOwned + Sized + Send + 'static {
     /// The stored name.
@@ -72,7 +74,7 @@ impl Defaults {
     label = "return `Result<{Self}, jobq::JobError>` instead"
 )]
 pub trait Return: Send + 'static {
-    /// What `handle.wait()` gives: the `Ok` of the result.
+    /// What the job's `result` holds: the `Ok` of what was returned.
     type Output;
 }
 impl Return for () {

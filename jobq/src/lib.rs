@@ -82,7 +82,8 @@ pub use worker::{Worker, WorkerError, WorkerHandle, WorkerStats};
 /// The sqlx whose transactions [`Enqueue::in_tx`] takes.
 pub use sqlx;
 
-/// The one import of a user: the attribute, and the traits that give job functions and payloads their `enqueue`.
+/// The one import of a user: the attribute, the traits that give job functions and payloads their `enqueue`, and what
+/// a program names all the time.
 pub mod prelude {
     pub use crate::{
         context::JobContext,
@@ -90,6 +91,8 @@ pub mod prelude {
         job::{Job, JobError, Timeout},
         queue::JobQueue,
         retry::Backoff,
+        state::JobState,
+        store::JobFilter,
         time::{days, hours, mins, secs},
         worker::Worker,
     };

@@ -123,20 +123,20 @@ pub struct BadName {
 // ---- what people do to jobs ------------------------------------------------------------------------------------
 
 impl JobQueue {
-    /// Reads one job; `None` where there is none of this id.
+    /// Reads one job, named by its id or its handle; `None` where there is none of this id.
     ///
     /// # Errors
     /// [`QueueError::Store`], as every method here where the storage fails.
-    pub async fn get(&self, id: JobId) -> Result<Option<JobRow>, QueueError> {
-        Ok(self.0.store.get(id).await?)
+    pub async fn get(&self, job: impl Into<JobId>) -> Result<Option<JobRow>, QueueError> {
+        Ok(self.0.store.get(job.into()).await?)
     }
 
     /// Reads the attempts of one job, first to latest; empty for an unknown job.
     ///
     /// # Errors
     /// [`QueueError::Store`].
-    pub async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>, QueueError> {
-        Ok(self.0.store.attempts(id).await?)
+    pub async fn attempts(&self, job: impl Into<JobId>) -> Result<Vec<Attempt>, QueueError> {
+        Ok(self.0.store.attempts(job.into()).await?)
     }
 
     /// Reads one page of jobs, newest first.
@@ -186,7 +186,8 @@ macro_rules! acts {
             ///
             /// # Cancel safety
             /// Dropping it loses the answer, and neither undoes nor half-does the act.
-            pub async fn $one(&self, id: JobId) -> Result<(), QueueError> {
+            pub async fn $one(&self, job: impl Into<JobId>) -> Result<(), QueueError> {
+                let id = job.into();
                 let acted = self.0.store.$one(vec![id], self.now()).await?;
                 match acted.first() {
                     Some(Acted::Done) => Ok(()),

@@ -33,6 +33,8 @@ pub struct JobEntry {
     pub check: CheckFn,
     /// Runs it.
     pub run: RunFn,
+    /// The name of the function.
+    pub function: &'static str,
     /// Where it was written: module path of the function.
     pub module: &'static str,
     /// Where it was written: file.
@@ -134,8 +136,8 @@ impl fmt::Debug for JobEntry {
 /// The job and where it was written.
 impl fmt::Display for JobEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { job_type, module, file, line, .. } = self;
-        write!(f, "`{job_type}` in {module} ({file}:{line})")
+        let Self { job_type, function, module, file, line, .. } = self;
+        write!(f, "`{job_type}`, function {module}::{function} ({file}:{line})")
     }
 }
 
@@ -144,8 +146,8 @@ impl fmt::Display for JobEntry {
 /// # Link-time registration, and its trap
 /// `#[job]` enters a function into the list of [`linked`](Self::linked) jobs when the program is linked, so there is no
 /// list to keep. The linker, however, leaves out a whole crate that nothing in the program names, although it stands in
-/// `Cargo.toml`, and with it all of its jobs; rows of these stay pending, shown as "no worker knows this type". Naming
-/// one item of the crate, `use mail_jobs as _;`, links all of its jobs. A worker that is told which jobs it must know
+/// `Cargo.toml`, and with it all of its jobs; rows of these stay pending, where
+/// [`JobQueue::counts`](crate::queue::JobQueue::counts) shows them. Naming one item of the crate, `use mail_jobs as _;`, links all of its jobs. A worker that is told which jobs it must know
 /// ([`Worker::expect((send_mail, send_bill))`](crate::worker::Worker::expect)) can't fall into it unseen: naming the functions links them, and it refuses
 /// to start, naming what is missing, should one not be there all the same.
 #[derive(Clone, Debug, Default)]

@@ -7,8 +7,9 @@ use crate::{
     },
     retry::Backoff,
     state::JobState,
-    time::Millis,
+    time::{Millis, whole_millis},
 };
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -313,6 +314,8 @@ pub struct Retention {
 }
 
 /// Which jobs a list shows. All conditions hold together; an empty one does not restrict.
+///
+/// `JobFilter::default().state(JobState::Dead).queue("mail").limit(20)`, or by its fields.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     /// Any of these states.
@@ -334,6 +337,54 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
+    /// Also jobs in this state; said for several states, any of them.
+    pub fn state(mut self, state: JobState) -> Self {
+        self.states.push(state);
+        self
+    }
+
+    /// Only jobs of exactly this stored name.
+    pub fn job_type(mut self, job_type: impl Into<String>) -> Self {
+        self.job_type = Some(job_type.into());
+        self
+    }
+
+    /// Only jobs of exactly this queue.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only jobs whose label contains this text; ASCII letters of either case are equal.
+    pub fn label(mut self, text: impl Into<String>) -> Self {
+        self.label = Some(text.into());
+        self
+    }
+
+    /// Only jobs enqueued at or after this.
+    pub fn created_from(mut self, at: DateTime<Utc>) -> Self {
+        self.created_from = Some(whole_millis(at));
+        self
+    }
+
+    /// Only jobs enqueued before this.
+    pub fn created_before(mut self, at: DateTime<Utc>) -> Self {
+        self.created_before = Some(whole_millis(at));
+        self
+    }
+
+    /// Only jobs older than this one, the last of the page before. It need not exist any more.
+    pub fn after(mut self, job: impl Into<JobId>) -> Self {
+        self.after = Some(job.into());
+        self
+    }
+
+    /// Rows at most; 0 stands for 100, and more than 1,000 are never given.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = rows;
+        self
+    }
+
     /// The number of rows that a page has at most.
     pub fn page(&self) -> usize {
         if self.limit == 0 { 100 } else { self.limit.min(1000) }

@@ -177,6 +177,12 @@ pub const fn days(n: u64) -> Duration {
     hours(n.saturating_mul(24))
 }
 
+/// The first whole millisecond that is not before `at`.
+pub(crate) fn whole_millis(at: DateTime<Utc>) -> Millis {
+    let begun = !at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
+    at.timestamp_millis().saturating_add(begun.into())
+}
+
 /// `millis` as a date, for people and JSON; an instant outside chrono's range is shown as its nearest end.
 pub(crate) fn date(millis: Millis) -> DateTime<Utc> {
     let end = if millis < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };

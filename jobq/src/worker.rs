@@ -17,9 +17,9 @@
 use crate::{
     enqueue::JobSet,
     executor::Executor,
-    job::{MAX_NAME, Timeout, WorkerId},
+    job::{Timeout, WorkerId},
     maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat, trouble_wait},
-    queue::{EnvError, JobQueue},
+    queue::{EnvError, JobQueue, check_queue_name},
     registry::{DataMap, MissingData, Registry, RegistryError},
     store::{NewWorker, StoreError},
 };
@@ -151,13 +151,14 @@ impl Worker {
         self
     }
 
-    /// Knows these jobs only, a tuple of job functions: `.jobs((send_mail, convert_webp))`. Said twice, both hold.
+    /// Knows these jobs only: one job function, `.jobs(send_mail)`, or a tuple of them,
+    /// `.jobs((send_mail, convert_webp))`. Said twice, both hold.
     pub fn jobs<P>(mut self, jobs: impl JobSet<P>) -> Self {
         self.jobs.get_or_insert_default().extend(jobs.job_types());
         self
     }
 
-    /// Refuses to start where one of these jobs is not linked into the program.
+    /// Refuses to start where one of these jobs, given as for [`jobs`](Self::jobs), is not linked into the program.
     pub fn expect<P>(mut self, jobs: impl JobSet<P>) -> Self {
         self.expected.extend(jobs.job_types());
         self
@@ -308,10 +309,10 @@ impl Settings {
             Some(queues) if queues.is_empty() => {
                 wrong("queues is empty; name one, or leave it out for all".into())
             }
-            Some(queues) => match queues.iter().find(|queue| queue.is_empty() || queue.len() > MAX_NAME) {
-                Some(queue) => wrong(format!("`{queue}` is no queue; a name has 1 to {MAX_NAME} bytes")),
-                None => Ok(()),
-            },
+            Some(queues) => queues
+                .iter()
+                .try_for_each(|queue| check_queue_name(queue))
+                .or_else(|bad| wrong(format!("queues: {bad}"))),
             None => Ok(()),
         }
     }

@@ -180,6 +180,8 @@ on_every_store! {
     a_label_is_cut_by_characters_and_the_cut_is_marked
     every_act_works_in_its_states_and_says_why_not_in_the_others
     acts_on_many_answer_for_each_in_order
+    acts_on_one_job_take_its_handle_as_they_take_its_id
+    a_filter_is_built_condition_by_condition
     pages_give_each_job_that_stays_once_whatever_comes_and_goes
     prune_follows_the_retention_of_the_row_then_of_the_queue
     a_job_by_name_is_checked_and_is_the_same_as_by_function
@@ -432,6 +434,47 @@ async fn what_cannot_be_a_job_is_refused_with_what_to_write_and_nothing_is_store
     assert_eq!(bench.others().await.len(), 1);
 }
 
+#[derive(Serialize, Deserialize)]
+struct Weigh {
+    grams: f64,
+    note: Option<String>,
+}
+
+impl Job for Weigh {
+    const TYPE: &'static str = "weigh";
+    const DEFAULTS: Defaults = Defaults::NONE;
+    type Args = (f64, Option<String>);
+    type Return = ();
+
+    fn from_args((grams, note): Self::Args) -> Self {
+        Self { grams, note }
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_no_attempt_could_read_is_refused_and_one_with_null_in_it_is_not() {
+    let bench = Bench::new().await;
+    let weigh = |grams, note: Option<&str>| Weigh { grams, note: note.map(str::to_owned) };
+    for grams in [f64::NAN, f64::INFINITY] {
+        let error = bench.queue.enqueue(weigh(grams, None)).await.unwrap_err();
+        assert!(matches!(error, EnqueueError::Unreadable { job_type: "weigh", .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the payload of `weigh` can't be read back from its JSON: invalid type: null, expected f64 at line 1 \
+             column 13; NaN and infinities have no JSON and become `null`"
+        );
+    }
+    let many = [weigh(1.0, None), weigh(f64::NAN, None)];
+    let error = bench.queue.enqueue_all(many).await.unwrap_err();
+    assert_eq!((error.landed.len(), error.index), (0, Some(1)));
+    assert_eq!(bench.others().await, []);
+
+    for note in [None, Some("null"), Some("none")] {
+        bench.queue.enqueue(weigh(2.5, note)).await.unwrap();
+    }
+    assert_eq!(bench.others().await.len(), 3);
+}
+
 #[tokio::test]
 async fn a_payload_of_16_mib_is_taken_and_one_more_byte_is_not() {
     let bench = Bench::new().await;
@@ -651,6 +694,16 @@ async fn many_jobs_are_stored_10000_in_a_commit_with_their_ids_in_their_order() 
 }
 
 #[tokio::test]
+async fn a_function_enqueues_many_by_their_arguments() {
+    let bench = Bench::new().await;
+    let ids = measure.enqueue_all([(7, "x".into()), (8, "y".into())]).on(&bench.queue).await.unwrap();
+    assert_eq!([payload(&bench, ids[0]).await, payload(&bench, ids[1]).await], [7, 8]);
+    let ids = resize.enqueue_all((0..3).map(|size| ("a.png".into(), size))).on(&bench.queue).await.unwrap();
+    assert_eq!(bench.row(ids[2]).await.payload, r#"{"media":"a.png","size":2}"#);
+    assert_eq!(bench.others().await.len(), 5);
+}
+
+#[tokio::test]
 async fn atomic_is_one_commit_and_nothing_is_no_commit() {
     let store = Counted::new(usize::MAX);
     let bench = store.bench().await;
@@ -747,9 +800,19 @@ async fn a_job_by_name_is_checked_and_is_the_same_as_by_function(bench: Bench) {
     assert_eq!(row.label.as_deref(), Some("Mine"));
     assert_eq!(bench.others().await.len(), 4);
 
+    let foreign = queue.enqueue_raw("thumbnail", payload.clone()).await.unwrap_err();
+    assert!(
+        foreign.to_string().starts_with(
+            "no job `thumbnail` in this program; is the crate that has it named anywhere in this program, as in \
+             `use that_crate as _`? It knows "
+        ),
+        "{foreign}"
+    );
     let unknown = queue.enqueue_raw("queue-test:resise", payload.clone()).await.unwrap_err();
     assert!(
-        unknown.to_string().starts_with("no job `queue-test:resise` in this program; it knows "),
+        unknown.to_string().starts_with(
+            "no job `queue-test:resise` in this program; did you mean `queue-test:resize`? Or is the crate that has it"
+        ),
         "{unknown}"
     );
     match unknown {
@@ -809,6 +872,50 @@ async fn every_act_works_in_its_states_and_says_why_not_in_the_others(bench: Ben
         bench.others().await;
         bench.queue.cancel_all([cancel, retry, run_now, delete]).await.unwrap();
     }
+}
+
+async fn acts_on_one_job_take_its_handle_as_they_take_its_id(bench: Bench) {
+    let queue = &bench.queue;
+    let handle = queue.enqueue(ada()).delay(hours(1)).await.unwrap();
+    assert_eq!(queue.get(&handle).await.unwrap().unwrap().id, handle.id());
+    queue.run_now(&handle).await.unwrap();
+    queue.cancel(handle.clone()).await.unwrap();
+    queue.retry(&handle).await.unwrap();
+    assert_eq!(queue.attempts(&handle).await.unwrap(), []);
+    queue.cancel(handle.id().as_uuid()).await.unwrap();
+    assert_eq!(bench.others().await, [JobState::Cancelled]);
+    queue.delete(handle).await.unwrap();
+    assert_eq!(bench.others().await, []);
+}
+
+async fn a_filter_is_built_condition_by_condition(bench: Bench) {
+    let queue = &bench.queue;
+    let start = bench.bystander.created_at;
+    let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
+    let mut ids = Vec::new();
+    for (place, label) in ["Ada", "Bob", "ada's"].into_iter().enumerate() {
+        bench.clock.advance(secs(1));
+        let delay = secs(if place == 2 { 60 } else { 0 });
+        ids.push(queue.enqueue(ada()).queue("mail").label(label).delay(delay).await.unwrap().id());
+    }
+    let all = JobFilter::default;
+    let found = async |filter: JobFilter| -> Vec<JobId> {
+        queue.list(filter).await.unwrap().iter().map(|row| row.id).collect()
+    };
+    assert_eq!(found(all().queue("mail")).await, [ids[2], ids[1], ids[0]]);
+    assert_eq!(found(all().job_type("sweep")).await, [bench.bystander.id]);
+    assert_eq!(found(all().label("ADA")).await, [ids[2], ids[0]]);
+    assert_eq!(found(all().queue("mail").state(JobState::Scheduled)).await, [ids[2]]);
+    let either = all().queue("mail").state(JobState::Scheduled).state(JobState::Pending);
+    assert_eq!(found(either.clone().limit(2)).await, [ids[2], ids[1]]);
+    assert_eq!(found(either.limit(2).after(ids[1])).await, [ids[0]]);
+    let between = all().created_from(at(start + 1_000)).created_before(at(start + 3_000));
+    assert_eq!(found(between).await, [ids[1], ids[0]]);
+    // Between two milliseconds: the one after is the first that is not before it.
+    let shortly = Duration::from_micros(1);
+    assert_eq!(found(all().created_from(at(start + 2_000) + shortly)).await, [ids[2]]);
+    assert_eq!(found(all().queue("mail").created_before(at(start + 1_000) + shortly)).await, [ids[0]]);
+    bench.others().await;
 }
 
 async fn acts_on_many_answer_for_each_in_order(bench: Bench) {

@@ -42,6 +42,7 @@ fn entry(
         data,
         check: check::<PrintPage>,
         run: |_, _, _| Ok(Box::pin(async { Ok(None) })),
+        function: "work",
         module: "shop::jobs",
         file: "src/jobs.rs",
         line,
@@ -56,7 +57,7 @@ fn names(registry: &Registry) -> Vec<&'static str> {
 fn every_linked_job_is_found_by_its_name_and_aliases_and_its_place_is_known() {
     let linked = Registry::linked().unwrap();
     let print = linked.get("registry-test:print").unwrap();
-    assert_eq!(print.module, module_path!());
+    assert_eq!((print.module, print.function), (module_path!(), "print_page"));
     assert!(print.file.ends_with("it/registry.rs"), "{}", print.file);
     assert!((10..20).contains(&print.line), "{}", print.line);
     for name in ["registry-test:bind", "registry-test:staple"] {
@@ -74,6 +75,8 @@ fn a_set_of_functions_picks_its_entries_and_only_these() {
     let picked = linked.pick(&(bind_pages, print_page).job_types()).unwrap();
     assert_eq!(names(&picked), ["registry-test:bind", "registry-test:staple", "registry-test:print"]);
     assert_eq!((picked.len(), picked.is_empty()), (2, false));
+    let alone = linked.pick(&print_page.job_types()).unwrap();
+    assert_eq!(names(&alone), ["registry-test:print"]);
     let twice = linked.pick(&(print_page, print_page).job_types()).unwrap();
     assert_eq!(names(&twice), ["registry-test:print"]);
     assert!(Registry::of([]).unwrap().is_empty());
@@ -97,15 +100,15 @@ fn two_jobs_of_one_name_are_refused_and_both_places_are_named() {
         Registry::of([entry("mail", &[], &[], 3), entry("other", &[], &[], 5), entry("mail", &[], &[], 7)]);
     assert_eq!(
         by_type.unwrap_err().to_string(),
-        "two jobs are named `mail`: `mail` in shop::jobs (src/jobs.rs:3) and `mail` in shop::jobs (src/jobs.rs:7); \
+        "two jobs are named `mail`: `mail`, function shop::jobs::work (src/jobs.rs:3) and `mail`, function shop::jobs::work (src/jobs.rs:7); \
          rename one, or give it a `type = \"…\"` of its own"
     );
     let by_alias =
         Registry::of([entry("post", &["mail", "letter"], &[], 3), entry("mail", &["letter"], &[], 7)]);
     assert_eq!(
         by_alias.unwrap_err().to_string(),
-        "two jobs are named `mail`: `mail` in shop::jobs (src/jobs.rs:7) and `post` in shop::jobs (src/jobs.rs:3); \
-         two jobs are named `letter`: `mail` in shop::jobs (src/jobs.rs:7) and `post` in shop::jobs (src/jobs.rs:3); \
+        "two jobs are named `mail`: `mail`, function shop::jobs::work (src/jobs.rs:7) and `post`, function shop::jobs::work (src/jobs.rs:3); \
+         two jobs are named `letter`: `mail`, function shop::jobs::work (src/jobs.rs:7) and `post`, function shop::jobs::work (src/jobs.rs:3); \
          rename one, or give it a `type = \"…\"` of its own"
     );
     // A job does not clash with itself.
@@ -125,8 +128,8 @@ fn missing_data_is_named_by_type_with_every_job_that_needs_it() {
     let registry = registry.unwrap();
     let mut data = DataMap::default();
     let texts = |data: &DataMap| registry.missing(data).iter().map(ToString::to_string).collect::<Vec<_>>();
-    let ink = "`it::registry::Ink` for `print` in shop::jobs (src/jobs.rs:1), `stamp` in shop::jobs (src/jobs.rs:2)";
-    let paper = "`it::registry::Paper` for `print` in shop::jobs (src/jobs.rs:1)";
+    let ink = "`it::registry::Ink` for `print`, function shop::jobs::work (src/jobs.rs:1), `stamp`, function shop::jobs::work (src/jobs.rs:2)";
+    let paper = "`it::registry::Paper` for `print`, function shop::jobs::work (src/jobs.rs:1)";
     assert_eq!(texts(&data), [ink, paper]);
     data.insert(Ink);
     assert_eq!(texts(&data), [paper]);

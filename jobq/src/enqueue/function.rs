@@ -1,6 +1,6 @@
 //! What a job function is: the function that returns a Call, and gets its `enqueue` from it.
 
-use super::Enqueue;
+use super::{Enqueue, EnqueueAll, Options};
 use crate::job::Job;
 use std::{
     fmt,
@@ -54,6 +54,17 @@ pub trait JobFn<Params>: Sized {
     fn enqueue(self, args: <Self::Job as Job>::Args) -> Enqueue<'static, Self::Job> {
         Enqueue::new(Self::Job::from_args(args))
     }
+
+    /// Starts to enqueue many jobs of this function, one for each `args`, in the order given; awaiting the builder
+    /// stores them: `thumbnail.enqueue_all([("a.png".into(), 128), ("b.png".into(), 128)]).await?`.
+    ///
+    /// Payloads with named fields are enqueued by [`JobQueue::enqueue_all`](crate::queue::JobQueue::enqueue_all).
+    fn enqueue_all(
+        self,
+        args: impl IntoIterator<Item = <Self::Job as Job>::Args>,
+    ) -> EnqueueAll<'static, Self::Job> {
+        EnqueueAll::new(args.into_iter().map(Self::Job::from_args).collect(), Options::default())
+    }
 }
 
 /// The same for a payload with named fields: `SendWelcomeEmail { user_id, email }.enqueue().await?`.
@@ -66,10 +77,25 @@ pub trait EnqueueExt: Job {
 
 impl<J: Job> EnqueueExt for J {}
 
-/// Job functions as a tuple, `(send_welcome_email, convert_webp)`, up to 16 of them.
+/// One job function, `send_welcome_email`, or up to 16 as a tuple: `(send_welcome_email, convert_webp)`.
+///
+/// `Params` are their parameters; it is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "these are not job functions",
+    label = "one job function, or a tuple of up to 16, is expected here",
+    note = "write the names of functions with `#[job]` on them: `send_mail`, or `(send_mail, convert_webp)`"
+)]
 pub trait JobSet<Params> {
     /// Their stored names, in the order given.
     fn job_types(&self) -> Vec<&'static str>;
+}
+
+/// `fn(P)` only tells the parameters of one function from those of a tuple.
+#[diagnostic::do_not_recommend]
+impl<F: JobFn<P>, P> JobSet<fn(P)> for F {
+    fn job_types(&self) -> Vec<&'static str> {
+        vec![F::Job::TYPE]
+    }
 }
 
 macro_rules! job_fn {
@@ -85,6 +111,7 @@ macro_rules! job_fn {
 
 macro_rules! job_set {
     ($($($set:ident $params:ident)*;)*) => { $(
+        #[diagnostic::do_not_recommend]
         impl<$($set: JobFn<$params>, $params),*> JobSet<($($params,)*)> for ($($set,)*) {
             fn job_types(&self) -> Vec<&'static str> {
                 vec![$(<$set::Job as Job>::TYPE),*]

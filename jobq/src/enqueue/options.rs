@@ -5,7 +5,7 @@ use crate::{
     job::{Defaults, Job, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout},
     queue::{JobQueue, NoQueue, check_queue_name},
     retry::Backoff,
-    time::{Millis, millis},
+    time::{Millis, millis, whole_millis},
 };
 use chrono::{DateTime, Utc};
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -159,19 +159,25 @@ impl Due {
     }
 }
 
-/// The first whole millisecond that is not before `at`.
-fn whole_millis(at: DateTime<Utc>) -> Millis {
-    let begun = !at.timestamp_subsec_nanos().is_multiple_of(1_000_000);
-    at.timestamp_millis().saturating_add(begun.into())
-}
-
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
 pub(super) fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueError> {
     let written = serde_json::to_string(job)
         .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
     new.payload = checked_size(J::TYPE, written?)?;
+    check_nulls::<J>(&new.payload)?;
     new.label = new.label.or_else(|| job.label().as_deref().map(cut_label));
     Ok(new)
+}
+
+/// serde writes a number that JSON does not have, such as NaN, as `null`: no attempt could read that job.
+fn check_nulls<J: Job>(payload: &str) -> Result<(), EnqueueError> {
+    if !payload.contains("null") {
+        return Ok(());
+    }
+    match serde_json::from_str::<J>(payload) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(EnqueueError::Unreadable { job_type: J::TYPE, why: Arc::new(why) }),
+    }
 }
 
 pub(super) fn checked_size(job_type: &'static str, payload: String) -> Result<String, EnqueueError> {

@@ -18,12 +18,15 @@ static INSTALLED: RwLock<Option<JobQueue>> = RwLock::new(None);
 /// Where an enqueue names no queue with `on(&queue)`, it goes to the queue of the innermost scope or running job that
 /// it is in, else to the installed default.
 impl JobQueue {
-    /// Makes this queue the program's default. A later call replaces it.
+    /// Makes this queue the program's default. A later call replaces it, and any [`scope`](Self::scope), which is for
+    /// tests, switches it off.
     pub fn install(&self) {
         *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
     }
 
     /// Runs `future` with this queue in place of the default, for that future alone: parallel tests never share one.
+    /// It is for tests: from the first scope on, the [installed](Self::install) default is off outside of scopes, in the
+    /// whole program and for good.
     ///
     /// A task that `future` starts with `tokio::spawn` is outside; [`spawn`] keeps it inside. Once any scope was
     /// entered, an enqueue outside of all is answered with [`NoQueue::OutsideScope`] and never goes to a default that

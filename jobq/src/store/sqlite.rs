@@ -99,25 +99,30 @@ impl SqliteOptions {
     /// # Errors
     /// `Unusable` for a URL that is none, and for a database in memory: use `MemoryStore` for that.
     pub fn from_url_or_path(text: &str) -> Result<Self, StoreError> {
-        let unusable = |why| StoreError::Unusable { path: text.into(), why };
+        // In quotes, as it was written: an empty text is seen, and no colon runs into the next.
+        let unusable = |why| StoreError::Unusable { path: format!("{text:?}").into(), why };
+        let checked = |options: Self| match options.unfit() {
+            Some(why) => Err(unusable(why.into())),
+            None => Ok(options),
+        };
         if !text.starts_with("sqlite:") {
             return match text.split_once("://") {
                 Some(_) => {
                     Err(unusable("not a SQLite database; write a path, or `sqlite://` and a path".into()))
                 }
-                None => Self::new(text).on_disk(),
+                None => checked(Self::new(text)),
             };
         }
         let options =
             sqlx::sqlite::SqliteConnectOptions::from_str(text).map_err(|e| unusable(e.to_string()))?;
         let asks_for = |mode| text.split(['?', '&']).skip(1).any(|part| part == mode);
         if asks_for("mode=memory") {
-            return Self::new(":memory:").on_disk();
+            return checked(Self::new(":memory:"));
         }
         if asks_for("mode=ro") || asks_for("immutable=1") {
             return Err(unusable("opened for reading alone, and a queue must write".into()));
         }
-        Self::new(options.get_filename()).on_disk()
+        checked(Self::new(options.get_filename()))
     }
 
     /// The file of an application's pool. Only the path is taken over; the queue opens connections of its own.
@@ -125,7 +130,11 @@ impl SqliteOptions {
     /// # Errors
     /// `Unusable` for a pool of databases in memory.
     pub fn from_pool(pool: &sqlx::SqlitePool) -> Result<Self, StoreError> {
-        Self::new(pool.connect_options().get_filename()).on_disk()
+        let options = Self::new(pool.connect_options().get_filename());
+        match options.unfit() {
+            Some(why) => Err(StoreError::Unusable { path: options.path, why: why.into() }),
+            None => Ok(options),
+        }
     }
 
     /// Whether a missing file is created; yes by default.
@@ -159,16 +168,19 @@ impl SqliteOptions {
         self
     }
 
-    fn on_disk(self) -> Result<Self, StoreError> {
+    /// Why the path names no file on disk, and what to do.
+    fn unfit(&self) -> Option<&'static str> {
         let name = self.path.to_string_lossy();
-        let why = if name.is_empty() {
-            "an empty path; name the database file"
+        if name.is_empty() {
+            Some("an empty path; name the database file, as in `app.db`")
         } else if name.contains(":memory:") || name.starts_with("file:") {
-            "a queue on SQLite needs a plain file on disk; for tests in memory use `MemoryStore`"
+            Some(
+                "a queue on SQLite needs a plain file on disk; name one, as in `app.db`, and for tests in memory use \
+                 `JobQueue::with_store` with a `MemoryStore`",
+            )
         } else {
-            return Ok(self);
-        };
-        Err(StoreError::Unusable { path: self.path, why: why.into() })
+            None
+        }
     }
 
     fn connect(&self, writes: bool) -> rusqlite::Result<Connection> {

@@ -63,7 +63,8 @@ fn databases_in_memory_and_urls_of_others_are_refused_in_words() {
     for (text, words) in cases {
         let error =
             SqliteOptions::from_url_or_path(text).err().unwrap_or_else(|| panic!("{text:?} was taken"));
-        assert!(error.to_string().contains(words), "{text:?}: {error}");
+        let error = error.to_string();
+        assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(words), "{text:?}: {error}");
     }
 }
 

@@ -46,6 +46,7 @@ async fn data_is_asked_for_by_the_jobs_of_its_own_set_alone() {
 async fn expecting_linked_jobs_is_fine_also_beside_another_set() {
     let g = ground();
     g.worker().jobs((says,)).expect((gated, mails)).drain().await.unwrap();
+    g.worker().jobs(says).expect(mails).drain().await.unwrap();
 }
 
 #[tokio::test]
@@ -63,7 +64,11 @@ async fn settings_that_contradict_one_another_are_refused_with_a_reason() {
         (worker().concurrency(0), "concurrency"),
         (worker().concurrency(usize::MAX), "concurrency"),
         (worker().queues(Vec::<String>::new()), "queues"),
-        (worker().queues(["mail", ""]), "queue"),
+        (
+            worker().queues(["mail", ""]),
+            "queues: \"\" can't be the name of a queue: it is empty; a name such as",
+        ),
+        (worker().queues(["mail "]), "begins or ends with white space"),
         (worker().queues(["q".repeat(65)]), "queue"),
     ];
     for (worker, word) in refused {

@@ -58,6 +58,7 @@ const _: () = {
                 }),
             )
         },
+        function: "convert_webp",
         module: ::jobq::private::module_path!(),
         file: ::jobq::private::file!(),
         line: ::jobq::private::line!(),

@@ -91,6 +91,7 @@ const _: () = {
                 }),
             )
         },
+        function: "send_welcome_email",
         module: ::jobq::private::module_path!(),
         file: ::jobq::private::file!(),
         line: ::jobq::private::line!(),
