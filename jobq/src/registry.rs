@@ -137,7 +137,7 @@ impl fmt::Debug for JobEntry {
 impl fmt::Display for JobEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { job_type, function, module, file, line, .. } = self;
-        write!(f, "`{job_type}`, function {module}::{function} ({file}:{line})")
+        write!(f, "`{job_type}` (fn {module}::{function}, {file}:{line})")
     }
 }
 
