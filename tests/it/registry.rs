@@ -100,15 +100,18 @@ fn two_jobs_of_one_name_are_refused_and_both_places_are_named() {
         Registry::of([entry("mail", &[], &[], 3), entry("other", &[], &[], 5), entry("mail", &[], &[], 7)]);
     assert_eq!(
         by_type.unwrap_err().to_string(),
-        "two jobs are named `mail`: `mail` (fn shop::jobs::work_3, src/jobs.rs:3) and `mail` (fn shop::jobs::work_7, src/jobs.rs:7); \
+        "two jobs are named `mail`: `mail` (fn shop::jobs::work_3, src/jobs.rs:3) and `mail` \
+         (fn shop::jobs::work_7, src/jobs.rs:7); \
          rename one, or give it a `type = \"…\"` of its own"
     );
     let by_alias =
         Registry::of([entry("post", &["mail", "letter"], &[], 3), entry("mail", &["letter"], &[], 7)]);
     assert_eq!(
         by_alias.unwrap_err().to_string(),
-        "two jobs are named `mail`: `mail` (fn shop::jobs::work_7, src/jobs.rs:7) and `post` (fn shop::jobs::work_3, src/jobs.rs:3); \
-         two jobs are named `letter`: `mail` (fn shop::jobs::work_7, src/jobs.rs:7) and `post` (fn shop::jobs::work_3, src/jobs.rs:3); \
+        "two jobs are named `mail`: `mail` (fn shop::jobs::work_7, src/jobs.rs:7) and `post` \
+         (fn shop::jobs::work_3, src/jobs.rs:3); \
+         two jobs are named `letter`: `mail` (fn shop::jobs::work_7, src/jobs.rs:7) and `post` \
+         (fn shop::jobs::work_3, src/jobs.rs:3); \
          rename one, or give it a `type = \"…\"` of its own"
     );
     // A job does not clash with itself.
@@ -128,7 +131,8 @@ fn missing_data_is_named_by_type_with_every_job_that_needs_it() {
     let registry = registry.unwrap();
     let mut data = DataMap::default();
     let texts = |data: &DataMap| registry.missing(data).iter().map(ToString::to_string).collect::<Vec<_>>();
-    let ink = "`it::registry::Ink` for `print` (fn shop::jobs::work_1, src/jobs.rs:1), `stamp` (fn shop::jobs::work_2, src/jobs.rs:2)";
+    let ink = "`it::registry::Ink` for `print` (fn shop::jobs::work_1, src/jobs.rs:1), `stamp` \
+               (fn shop::jobs::work_2, src/jobs.rs:2)";
     let paper = "`it::registry::Paper` for `print` (fn shop::jobs::work_1, src/jobs.rs:1)";
     assert_eq!(texts(&data), [ink, paper]);
     data.insert(Ink);
