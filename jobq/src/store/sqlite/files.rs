@@ -6,6 +6,7 @@
 use crate::store::StoreError;
 use std::{
     ffi::OsString,
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -37,7 +38,8 @@ impl Files {
     /// An error where a file was renamed, replaced or deleted since it was opened.
     pub(super) fn check(&mut self) -> Result<(), StoreError> {
         for ((part, known), (_, what)) in self.parts.iter_mut().zip(PARTS) {
-            let found = place(part);
+            // A look that fails otherwise (a disk in trouble) says nothing of the file.
+            let Ok(found) = look(part) else { continue };
             match known {
                 None => *known = found,
                 Some(_) if *known == found => {}
@@ -87,6 +89,15 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Where the file of this name is; `None`: there is none.
+fn look(path: &Path) -> io::Result<Option<Place>> {
+    match std::fs::metadata(path) {
+        Ok(meta) => Ok(Some((meta.dev(), meta.ino()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn place(path: &Path) -> Option<Place> {
-    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+    look(path).ok().flatten()
 }

@@ -29,8 +29,12 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// Rows that one transaction writes at most, so that the lock is held for less than 50 ms.
+/// Rows that one transaction writes at most …
 const BATCH_ROWS: usize = 10_000;
+/// … and how long it takes up new acts, so that the lock is held for less than 50 ms, claims and commit included.
+const HOLD: Duration = Duration::from_millis(20);
+/// Jobs that one claim is given at most; who wants more asks again.
+const CLAIM_ROWS: usize = 2_000;
 /// Between commits while others write to the file, so that they get their turn.
 const COURTESY: Duration = Duration::from_micros(200);
 /// How long a foreign commit counts as "others write to the file".
@@ -480,11 +484,18 @@ impl Writer {
         }
     }
 
-    fn fill_and_commit(&mut self, batch: &mut [Queued]) -> rusqlite::Result<()> {
+    /// Writes as much of the batch as fits into the time; the rest comes first in the next one.
+    fn fill_and_commit(&mut self, batch: &mut Vec<Queued>) -> rusqlite::Result<()> {
+        let began = Instant::now();
         self.foreign_commit()?;
         self.desk.begin();
-        for act in batch {
-            act.act.apply(&mut self.desk)?;
+        let mut applied = 0;
+        while applied < batch.len() && (applied == 0 || began.elapsed() < HOLD) {
+            batch[applied].act.apply(&mut self.desk)?;
+            applied += 1;
+        }
+        for rest in batch.drain(applied..).rev() {
+            self.state.acts.push_front(rest);
         }
         self.fill_wants()?;
         match self.beat() {
@@ -510,7 +521,7 @@ impl Writer {
         for want in self.state.wants.iter_mut().filter(|want| want.fresh || stirred) {
             let now = if want.fresh { want.now } else { moment.unwrap_or_else(|| self.clock.now()) };
             let Claim { worker, set, limit, .. } = &want.claim;
-            want.found = Ok(self.desk.claim(*worker, set, *limit, now)?);
+            want.found = Ok(self.desk.claim(*worker, set, CLAIM_ROWS.min(*limit), now)?);
         }
         if let Some(damage) = self.desk.damage() {
             self.complain("jobs were left out that can't be claimed", &damage);
