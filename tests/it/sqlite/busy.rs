@@ -72,6 +72,34 @@ async fn a_deadline_and_a_beat_may_be_as_long_as_a_duration_can_be() {
     site.is_well().await;
 }
 
+/// What waits together may be more than one commit takes; it is stored in the order in which it came.
+#[tokio::test]
+async fn what_waited_together_is_all_stored_in_its_order() {
+    let site = Site::with(|options| options.deadline(DAY)).await;
+    let foreign = site.raw();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting: Vec<_> = (0..60).map(|_| site.store.enqueue(jobs("a", 400), T0)).collect();
+    foreign.execute_batch("COMMIT").unwrap();
+    let mut ids = Vec::new();
+    for answer in waiting {
+        ids.extend(soon(answer).await.unwrap());
+    }
+    assert_eq!(ids.len(), 24_000);
+    assert!(ids.is_sorted(), "ids rise in the order of the calls");
+    let stored: i64 = column(&site.raw(), "SELECT count(*) FROM jobs")[0];
+    assert_eq!(stored, 24_001, "and the bystander");
+    // A claim is cut as well: whoever wants more asks again.
+    let worker = sign_in(&site.store).await;
+    let mut claimed = Vec::new();
+    while claimed.len() < ids.len() {
+        let some = claim(&site.store, worker, &["a"], 30_000).await;
+        assert!(!some.is_empty(), "{} of {}", claimed.len(), ids.len());
+        claimed.extend(some.into_iter().map(|job| job.id));
+    }
+    assert_eq!(claimed, ids);
+    site.is_well().await;
+}
+
 /// A deadline passes for those who have one; results of attempts wait as long as it takes.
 #[tokio::test]
 async fn a_result_waits_for_the_lock_as_long_as_it_takes() {
