@@ -19,6 +19,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use tokio::sync::watch;
@@ -53,24 +54,31 @@ pub(crate) trait Sweep: Send + 'static {
 pub(crate) async fn repeat<S: Sweep>(mut sweep: S, clock: Arc<dyn Clock>, quiet: Arc<Quiet>) {
     let mut failures = 0;
     loop {
-        let failed = {
-            let mut round = sweep.round();
-            let polled = poll_fn(|cx| match caught(|| round.as_mut().poll(cx)) {
-                Ok(polled) => polled.map(|done| done.map_err(|error| error.to_string())),
-                Err(panic) => std::task::Poll::Ready(Err(format!("panicked: {panic}"))),
-            });
-            polled.await
-        };
+        let failed = answered(sweep.round()).await;
         let Err(error) = failed else {
             failures = 0;
             continue;
         };
         failures += 1;
         if let Some(left_out) = quiet.turn() {
-            tracing::warn!(sweep = S::NAME, error, left_out, "a sweep failed and will run again");
+            tracing::warn!(sweep = S::NAME, %error, left_out, "a sweep failed and will run again");
         }
         clock.sleep(trouble_wait(failures)).await;
     }
+}
+
+/// What the store answers; a panic on the way there is trouble like any other, for another try.
+pub(crate) async fn answered<T>(
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut answer = std::pin::pin!(answer);
+    let polled = poll_fn(|cx| {
+        caught(|| answer.as_mut().poll(cx)).unwrap_or_else(|panic| {
+            let text = format!("panicked: {panic}");
+            Poll::Ready(Err(StoreError::Backend(Arc::new(std::io::Error::other(text)))))
+        })
+    });
+    polled.await
 }
 
 /// How long to wait after this many failures of the store in a row: from 50 ms, doubling, at most 5 s, spread so that

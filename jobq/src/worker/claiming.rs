@@ -3,7 +3,7 @@
 use super::core::{Core, Held, Stop, after_the_others, is_final};
 use crate::{
     executor::Order,
-    maintenance::{Asking, Round, Sweep, promote_due, trouble_wait},
+    maintenance::{Asking, Round, Sweep, answered, promote_due, trouble_wait},
     store::{Claim, Claimed, StoreError},
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -33,8 +33,8 @@ impl Drop for Last<'_> {
 async fn claim_on(core: &Arc<Core>, drains: bool) -> Result<(), StoreError> {
     let mut failures = 0;
     while wait_for_room(core).await {
-        let asked = if drains { ask_once(core).await } else { ask(core, true).await.map(Some) };
-        match asked {
+        let asked = async { if drains { ask_once(core).await } else { ask(core, true).await.map(Some) } };
+        match answered(asked).await {
             Ok(Some(claimed)) => {
                 failures = 0;
                 core.take(claimed);

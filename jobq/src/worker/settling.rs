@@ -3,7 +3,7 @@
 use super::core::{Batch, Core, Stop, after_the_others, is_final};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
-    maintenance::trouble_wait,
+    maintenance::{answered, trouble_wait},
     store::{Answer, Completion, Failure, Next, Release, Settled, Snooze, Store},
     time::Millis,
 };
@@ -99,7 +99,7 @@ async fn store_all<E: End>(core: &Core, ends: Vec<E>, now: Millis, counter: &Ato
 async fn store_until_taken<E: End>(core: &Core, ends: &[E], now: Millis, counter: &AtomicU64) -> bool {
     let mut failures = 0;
     loop {
-        let error = match E::store(&**core.store(), ends.to_vec(), now).await {
+        let error = match answered(async { E::store(&**core.store(), ends.to_vec(), now).await }).await {
             Ok(settled) => {
                 count(core, ends, &settled, counter);
                 return true;

@@ -28,9 +28,39 @@ async fn a_store_that_can_not_be_claimed_from_for_minutes_is_waited_for_and_the_
 }
 
 #[tokio::test]
+async fn a_claim_that_panics_is_made_again_and_the_log_says_why() {
+    for drains in [false, true] {
+        let g = ground();
+        let log = log();
+        let bystander = g.bystander().await;
+        let id = g.says("fine").await;
+        g.rig.panic("claim");
+        let worker = g.worker().jobs((says,));
+        let working = match drains {
+            true => tokio::spawn(async { worker.drain().await.map(|stats| stats.completed) }),
+            false => tokio::spawn(async {
+                let worker = worker.start().await?;
+                worker.ended().await.map(|()| worker.stats().completed)
+            }),
+        };
+        g.pass(secs(60)).await;
+        assert_eq!(g.state(id).await, JobState::Pending);
+        assert!((2..=11).contains(&log.lines_with("panicked: claim panics for the test")), "{}", log.text());
+        g.rig.heal();
+        g.pass(secs(10)).await;
+        assert_eq!((g.state(id).await, g.row(id).await.lease), (JobState::Completed, 1));
+        if drains {
+            assert_eq!(at_once("the drain", working).await.unwrap().unwrap(), 1);
+        }
+        g.untouched(bystander).await;
+    }
+}
+
+#[tokio::test]
 async fn results_are_kept_until_the_store_takes_them_and_no_handler_runs_again() {
     for method in ["complete", "fail", "snooze"] {
         let g = ground();
+        let log = log();
         let bystander = g.bystander().await;
         let worker = g.start(2).await;
         g.rig.fail(method, StoreError::Backend(std::sync::Arc::new(std::io::Error::other("disk full"))));
@@ -42,6 +72,11 @@ async fn results_are_kept_until_the_store_takes_them_and_no_handler_runs_again()
         let id = g.says(what).await;
         g.pass(secs(40)).await;
         assert_eq!((g.state(id).await, worker.stats().unsettled), (JobState::Running, 1), "{method}");
+        assert!(log.lines_with("disk full") > 0, "{method}: {}", log.text());
+        g.rig.heal();
+        g.rig.panic(method);
+        g.pass(secs(10)).await;
+        assert_eq!((g.state(id).await, worker.stats().unsettled), (JobState::Running, 1), "{method} panics");
         g.rig.heal();
         g.pass(secs(8)).await;
         let row = g.row(id).await;
@@ -119,6 +154,41 @@ async fn a_sweep_that_panics_runs_again_and_the_others_never_stop() {
     let due = says.enqueue("fine".into()).delay(secs(1)).on(&g.queue).await.unwrap().id();
     g.pass(secs(10)).await;
     g.until_state(due, JobState::Completed).await;
+}
+
+/// What each sweep is for is done within 10 s of the last panic: promotion, rescue, the lease check, prune.
+#[tokio::test]
+async fn each_sweep_is_at_work_again_within_ten_seconds_of_its_last_panic() {
+    for method in ["due", "promote", "workers", "running", "rescue", "bury"] {
+        let g = ground();
+        let bystander = g.bystander().await;
+        let worker = g.start(3).await;
+        let robbed = g.gated(1).await;
+        g.stage.until_entered(1).await;
+        g.rig.panic(method);
+        let due = says.enqueue("fine".into()).delay(secs(1)).on(&g.queue).await.unwrap().id();
+        let lost = g.worker().jobs((stubborn,)).start().await.unwrap();
+        g.memory.kill(lost.id());
+        g.rob(robbed, Next::At(i64::MAX)).await;
+        g.pass(secs(30)).await;
+        g.rig.heal();
+        g.pass(secs(10)).await;
+        assert_eq!((g.state(due).await, g.stage.told()), (JobState::Completed, 1), "{method}");
+        let now = g.workers().await;
+        assert!(now.contains(&worker.id()), "{method}: {now:?}");
+        g.untouched(bystander).await;
+    }
+    let g = ground();
+    let old = g.says("fine").await;
+    let _worker = g.start(1).await;
+    g.until_state(old, JobState::Completed).await;
+    g.clock.advance(jobq::days(8));
+    g.rig.panic("prune");
+    g.pass(mins(12)).await;
+    assert_eq!(g.state(old).await, JobState::Completed);
+    g.rig.heal();
+    g.pass(mins(12)).await;
+    assert_eq!(g.queue.get(old).await.unwrap(), None, "prune");
 }
 
 #[tokio::test]
