@@ -35,6 +35,7 @@ fn main() {
         ["users", path] => run(users(path)),
         ["visit", path, times] => visit(path, times.parse().unwrap()),
         ["refused", path, times] => run(refused(path, times.parse().unwrap())),
+        ["delayed", path, rounds] => run(delayed(path, rounds.parse().unwrap())),
         ["bulk", path, count] => run(bulk(path, count.parse().unwrap())),
         _ => panic!("unknown: {args:?}"),
     }
@@ -265,15 +266,27 @@ async fn users(path: &str) {
 
 /// Another program's look at the database, as a backup or a person with a shell has it: opens, copies, reads, closes.
 fn visit(path: &str, times: usize) {
+    use rusqlite::{Connection, OpenFlags};
     for n in 0..times {
         let copy = format!("{path}.copy-{n}");
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let db = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+        // A reader, and a shell that could write: its close is one that checkpoints where it is the last.
+        let db = match n % 2 {
+            0 => Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap(),
+            _ => Connection::open(path).unwrap(),
+        };
         db.busy_timeout(Duration::from_secs(30)).unwrap();
-        db.execute("VACUUM INTO ?1", [&copy]).unwrap();
+        match n % 4 {
+            0 | 1 => drop(db.execute("VACUUM INTO ?1", [&copy]).unwrap()),
+            // What the shell's `.backup` does.
+            _ => {
+                let mut target = Connection::open(&copy).unwrap();
+                let backup = rusqlite::backup::Backup::new(&db, &mut target).unwrap();
+                backup.run_to_completion(100, Duration::ZERO, None).unwrap();
+            }
+        }
         let jobs: i64 = db.query_row("SELECT count(*) FROM jobs_view", [], |row| row.get(0)).unwrap();
         drop(db);
-        let sound: String = rusqlite::Connection::open(&copy)
+        let sound: String = Connection::open(&copy)
             .unwrap()
             .query_row("PRAGMA integrity_check", [], |row| row.get(0))
             .unwrap();
@@ -309,6 +322,56 @@ async fn refused(path: &str, times: usize) {
         busy().await;
     }
     println!("left {before:?} {:?}", footprint());
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Stores results in so many rounds of a hundred, each of which meets a lock first, and says what that has left behind.
+async fn delayed(path: &str, rounds: usize) {
+    const ROUND: usize = 100;
+    let options = SqliteOptions::new(path).deadline(Duration::from_millis(1));
+    let store = Arc::new(SqliteStore::open(options).await.unwrap());
+    let worker = sign_in(&store).await;
+    let db = connection(path);
+    let round = async || {
+        let jobs = || vec![NewJob::new("a", "1"); ROUND];
+        while let Err(refusal) = store.enqueue(jobs(), 1).await {
+            assert!(matches!(refusal, StoreError::Busy { .. }), "{refusal:?}");
+        }
+        let held = store.claim(wish(worker, "a", ROUND, true), 1).await.unwrap();
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let results = held.iter().map(|job| {
+            let result = Some(format!("\"{}\"", "x".repeat(1000)));
+            let ended = Completion { id: job.id, lease: job.lease, result };
+            let store = store.clone();
+            tokio::spawn(async move { store.complete(vec![ended], 1).await })
+        });
+        let results: Vec<_> = results.collect();
+        tokio::task::yield_now().await;
+        // Whoever is refused now was behind them.
+        let refusal = store.enqueue(vec![NewJob::new("b", "1")], 1).await;
+        assert!(matches!(refusal, Err(StoreError::Busy { .. })), "{refusal:?}");
+        assert!(results.iter().all(|result| !result.is_finished()));
+        db.execute_batch("COMMIT").unwrap();
+        for result in results {
+            assert_eq!(result.await.unwrap().unwrap(), [jobq::store::Settled::Applied]);
+        }
+        held.len()
+    };
+    // Until SQLite's page cache has its full size.
+    for _ in 0..30 {
+        round().await;
+    }
+    let (before, memory) = (footprint(), resident());
+    let mut delayed = 0;
+    for _ in 0..rounds {
+        delayed += round().await;
+    }
+    println!("left {delayed} {before:?} {:?} {memory} {}", footprint(), resident());
 }
 
 /// Enqueues so many jobs by `enqueue_all`.

@@ -265,6 +265,29 @@ async fn a_late_result_is_refused_recorded_and_harms_no_batch_mate() {
     site.is_well().await;
 }
 
+/// Case 033, without its 70,000 rounds: the counter of starts stands just below where a narrower one would wrap.
+#[tokio::test]
+async fn the_count_of_starts_passes_every_width_of_a_number() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+    for start in [(1 << 15) - 3, (1 << 16) - 3, 70_000, (1 << 31) - 3, (1 << 32) - 3, 1 << 53] {
+        let set = "UPDATE jobs SET lease = ?1 WHERE payload = '{\"n\":0}'";
+        assert_eq!(site.raw().execute(set, [start]).unwrap(), 1);
+        for lease in start + 1..=start + 6 {
+            let taken = claim(&site.store, worker, &["a"], 1).await;
+            assert_eq!((taken[0].lease, taken[0].attempt, taken[0].max_attempts), (lease, 1, 3));
+            let snooze = jobq::store::Snooze { id, lease, run_at: T0 };
+            assert_eq!(soon(site.store.snooze(vec![snooze], T0)).await.unwrap(), [Settled::Applied]);
+            let latest = site.store.attempts(id).await.unwrap().pop().unwrap();
+            assert_eq!((latest.lease, latest.attempt), (lease, 1));
+        }
+        let row = site.store.get(id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.lease, row.attempts), (JobState::Pending, start + 6, 0));
+    }
+    site.is_well().await;
+}
+
 #[tokio::test]
 async fn an_id_of_another_database_is_not_found_and_changes_nothing() {
     let (site, other) = (Site::new().await, Site::new().await);

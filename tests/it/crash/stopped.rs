@@ -137,7 +137,7 @@ async fn after_a_suspend_of_all_nobody_removes_anybody_and_each_job_ends_once() 
     for worker in &workers {
         scene.freeze(worker).await;
     }
-    tokio::time::sleep(RESCUE * 2).await;
+    tokio::time::sleep(RESCUE * 3).await;
     workers.iter().for_each(|worker| worker.signal(SIGCONT));
     within(PATIENCE, "done", async || scene.count(JobState::Completed).await == 6).await;
     for id in ids {

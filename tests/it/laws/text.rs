@@ -4,13 +4,14 @@ use super::{ground::*, on_every_store};
 use jobq::{
     job::{JobId, MAX_ERROR, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob},
     state::JobState,
-    store::{Completion, Failure, JobFilter, Next, Rescue},
+    store::{Acted, Completion, Failure, JobFilter, Next, Rescue, Retention},
 };
 
 on_every_store![
     payloads_are_kept_byte_for_byte,
     results_are_kept_byte_for_byte,
     a_payload_that_is_no_json_hurts_nobody,
+    dead_jobs_that_nobody_can_decode_are_shown_retried_deleted_and_pruned,
     labels_and_names_keep_hostile_text,
     errors_keep_hostile_text,
     a_nul_never_ends_an_error,
@@ -93,6 +94,32 @@ async fn a_payload_that_is_no_json_hurts_nobody(g: &Ground) {
         g.delete(job.id, NOW).await;
     }
     g.complete(good, 1, NOW).await;
+}
+
+/// Case 092: of a kind that no program knows any more, with payloads that are no JSON.
+async fn dead_jobs_that_nobody_can_decode_are_shown_retried_deleted_and_pruned(g: &Ground) {
+    let unknown = "of a program long gone";
+    let broken = ["", "{", "not json", "\u{1}\u{7f}", "[1,]", "{\"a\":"];
+    let jobs = broken.map(|text| NewJob { max_attempts: 1, ..NewJob::new(unknown, text) });
+    let dead = g.enqueue_all(jobs.into(), NOW).await;
+    for job in g.claim_of(&[unknown], None, 10, NOW).await {
+        g.fail(job.id, job.lease, Next::Dead, NOW).await;
+    }
+    let filter = || JobFilter { job_type: Some(unknown.into()), ..JobFilter::default() };
+    let newest_first: Vec<JobId> = dead.iter().rev().copied().collect();
+    assert_eq!(g.listed(filter()).await, newest_first);
+    for (row, text) in g.rows(&dead).await.iter().zip(broken) {
+        assert_eq!((row.state, row.payload.as_str()), (JobState::Dead, text));
+    }
+    assert_eq!(g.attempts(dead[0]).await.len(), 1);
+    assert_eq!(g.store.retry(dead[..1].to_vec(), NOW).await.unwrap(), [Acted::Done]);
+    assert_eq!(g.store.cancel(dead[..1].to_vec(), NOW).await.unwrap(), [Acted::Done]);
+    assert_eq!(g.store.delete(dead[..4].to_vec(), NOW).await.unwrap(), [Acted::Done; 4]);
+    assert_eq!(g.listed(filter()).await, newest_first[..2]);
+    // The rows of the bystanders keep them longer.
+    let keep = Retention { finished: None, dead: Some(std::time::Duration::ZERO) };
+    g.store.prune(keep, NOW).await.unwrap();
+    assert_eq!(g.listed(filter()).await, []);
 }
 
 const HOSTILE: [&str; 9] = [

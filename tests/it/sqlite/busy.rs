@@ -207,6 +207,76 @@ async fn enqueues_refused_by_a_lock_leave_no_file_and_no_thread_behind() {
     site.is_well().await;
 }
 
+/// Case 024: a thousand of them.
+#[tokio::test]
+async fn results_delayed_by_a_lock_leave_no_file_no_thread_and_no_memory_behind() {
+    let site = Site::new().await;
+    let mut child = Child::start("delayed", &[site.path.to_str().unwrap(), "10"]);
+    let left = child.expect("left");
+    println!("{left}");
+    let numbers: Vec<u64> = left
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|number| !number.is_empty())
+        .map(|number| number.parse().unwrap())
+        .collect();
+    let [delayed, files, threads, files_after, threads_after, memory, memory_after] = numbers[..] else {
+        panic!("{left}")
+    };
+    assert_eq!((delayed, files_after, threads_after), (1000, files, threads));
+    assert!(memory_after <= memory + memory / 20, "{left}");
+    assert_eq!(of_type(&site.store, "b").await, []);
+    let ended = site.store.counts().await.unwrap();
+    let ended: Vec<_> =
+        ended.iter().filter(|count| count.job_type == "a").map(|count| (count.state, count.count)).collect();
+    assert_eq!(ended, [(JobState::Completed, 4000)]);
+    site.is_well().await;
+}
+
+/// Case 014: what people do to jobs while workers run and a foreign program writes; each answer is one about the job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn acts_of_fifty_people_beside_a_worker_and_a_foreign_writer_meet_no_lock() {
+    let site = Site::new().await;
+    let people = site.another().await;
+    let mut locker = Child::start("hog", &[site.path.to_str().unwrap(), "15", "5"]);
+    locker.expect("hogging");
+    let later =
+        |n: usize| NewJob { run_at: Some(T0 + HOUR * (n as i64 % 2)), ..job("drained_beside_a_lock", n) };
+    let ids = soon(site.store.enqueue((0..500).map(later).collect(), T0)).await.unwrap();
+    let queue = jobq::JobQueue::with_store(site.store.clone(), Arc::new(jobq::SystemClock));
+    let worker =
+        jobq::Worker::new(&queue).jobs((drained_beside_a_lock,)).concurrency(5).start().await.unwrap();
+    let mut acts = tokio::task::JoinSet::new();
+    for person in 0..50 {
+        let (people, mine) = (people.clone(), ids[person * 10..][..10].to_vec());
+        acts.spawn(async move {
+            for id in mine {
+                for act in 0..4 {
+                    let answer = match (act + person) % 4 {
+                        0 => people.cancel(vec![id], T0).await,
+                        1 => people.retry(vec![id], T0).await,
+                        2 => people.run_now(vec![id], T0).await,
+                        _ => people.delete(vec![id], T0).await,
+                    };
+                    answer.unwrap_or_else(|error| panic!("person {person}, act {act}: {error}"));
+                    people.get(id).await.unwrap();
+                }
+            }
+        });
+    }
+    tokio::time::timeout(Duration::from_secs(60), acts.join_all()).await.expect("all have acted");
+    // Nothing is stuck: all that is left comes to its end.
+    let none_runs = async || {
+        let rows = of_type(&site.store, "drained_beside_a_lock").await;
+        rows.iter().all(|row| row.state.is_terminal() || row.run_at > T0)
+    };
+    soon(async { while !none_runs().await {} }).await;
+    assert_eq!((worker.stats().failed, worker.stats().late), (0, 0));
+    worker.stop().await.unwrap();
+    locker.say("enough");
+    locker.expect("enough");
+    site.is_well().await;
+}
+
 /// Dropping the future of an enqueue neither undoes nor harms anything.
 #[tokio::test]
 async fn a_dropped_enqueue_is_stored_whole_or_not_at_all() {

@@ -92,7 +92,7 @@ async fn visits_of_another_program_harm_nobody() {
     use crate::child::Child;
     let site = Site::new().await;
     let worker = sign_in(&site.store).await;
-    let mut visitor = Child::start("visit", &[site.path.to_str().unwrap(), "20"]);
+    let mut visitor = Child::start("visit", &[site.path.to_str().unwrap(), "50"]);
     let mut done = 0;
     let visited = loop {
         soon(site.store.enqueue(jobs("a", 5), T0)).await.unwrap();
@@ -104,7 +104,7 @@ async fn visits_of_another_program_harm_nobody() {
         }
     };
     println!("{done} jobs beside {visited} visits");
-    assert_eq!(visited, "20");
+    assert_eq!(visited, "50");
     let counts = site.store.counts().await.unwrap();
     let of_a: Vec<_> = counts.iter().filter(|count| count.job_type == "a").collect();
     assert_eq!((of_a.len(), of_a[0].state, of_a[0].count as usize), (1, JobState::Completed, done));

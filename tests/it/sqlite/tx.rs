@@ -92,19 +92,23 @@ async fn a_rolled_back_transaction_leaves_nothing_for_the_next_commit() {
     let site = Site::new().await;
     let pool = site.pool().await;
     let mut connection = pool.acquire().await.unwrap();
+    let standing_there = async || {
+        let lanes: Vec<i64> = column(&site.raw(), "SELECT count(*) FROM jobq_lanes");
+        (site.store.counts().await.unwrap(), lanes)
+    };
+    let before = standing_there().await;
     let mut tx = connection.begin().await.unwrap();
     enqueue_in(&site.store, &mut tx, jobs("a", 3)).await.unwrap();
     tx.rollback().await.unwrap();
-    let mut changed = site.store.changed();
     let worker = sign_in(&site.store).await;
     let wish = unanswered(wish(&site.store, standing(worker, &["a"], 5))).await;
-    changed.mark_unchanged();
 
     let mut tx = connection.begin().await.unwrap();
     add_user(&mut tx).await;
     tx.commit().await.unwrap();
     assert_eq!(of_type(&site.store, "a").await, []);
     assert_eq!(column::<i64>(&site.raw(), "SELECT count(*) FROM jobs"), [1]);
+    assert_eq!(standing_there().await, before, "no count, no lane");
     site.store.withdraw(worker);
     assert_eq!(soon(wish).await.unwrap().unwrap(), [], "nothing was claimed");
     site.is_well().await;
@@ -130,6 +134,42 @@ async fn a_savepoint_rolled_back_takes_its_job_and_leaves_the_rest() {
         !found.contains(&dropped[0]) || dropped == after,
         "only a number that was never seen is used again"
     );
+    site.is_well().await;
+}
+
+/// Case 102: a command fails inside of savepoints; what is rolled back is theirs alone, and the depth is counted right.
+#[tokio::test]
+async fn an_enqueue_that_fails_in_a_savepoint_costs_the_outer_transaction_nothing() {
+    let site = Site::new().await;
+    let pool = site.pool().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.priority = 13
+        BEGIN SELECT raise(ABORT, 'refused by a trigger'); END";
+    site.raw().execute_batch(refuse).unwrap();
+    let refused = || vec![job("a", 7), NewJob { priority: 13, ..job("a", 8) }];
+    let mut tx = pool.begin().await.unwrap();
+    add_user(&mut tx).await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let mut middle = tx.begin().await.unwrap();
+        kept.extend(enqueue_in(&site.store, &mut middle, jobs("a", 1)).await.unwrap());
+        let mut inner = middle.begin().await.unwrap();
+        enqueue_in(&site.store, &mut inner, jobs("a", 1)).await.unwrap();
+        let refusal = enqueue_in(&site.store, &mut inner, refused()).await.unwrap_err();
+        assert!(refusal.to_string().contains("refused by a trigger"), "{refusal}");
+        sqlx::query("INSERT INTO nowhere VALUES (1)").execute(&mut *inner).await.unwrap_err();
+        inner.rollback().await.unwrap();
+        middle.commit().await.unwrap();
+    }
+    // One that is dropped without a word is rolled back before the next command.
+    let mut dropped = tx.begin().await.unwrap();
+    enqueue_in(&site.store, &mut dropped, refused()).await.unwrap_err();
+    drop(dropped);
+    kept.extend(enqueue_in(&site.store, &mut tx, jobs("a", 1)).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(site.users(), 1);
+    let mut found: Vec<JobId> = of_type(&site.store, "a").await.iter().map(|row| row.id).collect();
+    found.reverse();
+    assert_eq!(found, kept);
     site.is_well().await;
 }
 

@@ -133,6 +133,60 @@ async fn a_custom_backoff_holds_after_a_lost_worker_too() {
     assert_eq!((row.state, row.attempts, row.run_at - ended_at), (JobState::Scheduled, 1, 7000));
 }
 
+/// The wait that the type itself has, in its attribute or by its own function, holds after each kind of failure too.
+#[tokio::test]
+async fn the_types_own_backoff_holds_after_error_panic_time_out_and_a_lost_worker() {
+    for how in ["fails", "panics", "never ends", "is lost"] {
+        let g = ground();
+        let bystander = g.bystander().await;
+        let ids = [
+            sevens.enqueue(how.into()).timeout(secs(2)).on(&g.queue).await.unwrap().id(),
+            sevens_by_function.enqueue(how.into()).timeout(secs(2)).on(&g.queue).await.unwrap().id(),
+        ];
+        // The rescuer's own set does not have the type; it is linked all the same.
+        let worker = match how {
+            "is lost" => {
+                let types = ["ground:sevens", "ground:sevens_by_function"].map(String::from).into();
+                let lost = stranger(&g, Life::Gone).await;
+                let set = Arc::new(ClaimSet { job_types: types, queues: None });
+                let claim = Claim { worker: lost, set, limit: 9, standing: false };
+                assert_eq!(g.memory.claim(claim, g.queue.clock().now()).await.unwrap().len(), 2);
+                g.start(2).await
+            }
+            _ => g.worker().jobs((sevens, sevens_by_function)).concurrency(2).start().await.unwrap(),
+        };
+        for id in ids {
+            g.pass_until("it has failed", async || g.state(id).await == JobState::Scheduled).await;
+            let (row, first) = (g.row(id).await, g.attempts(id).await.remove(0));
+            assert_eq!((row.run_at - first.ended_at.unwrap(), row.attempts), (7000, 1), "{how}");
+        }
+        drop(worker);
+        g.untouched(bystander).await;
+    }
+}
+
+#[job(type = "ground:sevens", backoff = fixed("7s"))]
+async fn sevens(how: String) -> Result<(), JobError> {
+    ends(&how).await
+}
+
+#[job(type = "ground:sevens_by_function", backoff = seven)]
+async fn sevens_by_function(how: String) -> Result<(), JobError> {
+    ends(&how).await
+}
+
+fn seven(_attempt: u32, _error: &JobError) -> Duration {
+    secs(7)
+}
+
+async fn ends(how: &str) -> Result<(), JobError> {
+    match how {
+        "fails" => Err(JobError::new("no luck")),
+        "panics" => panic!("out of luck"),
+        _ => std::future::pending().await,
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_kills_every_worker_is_dead_after_exactly_its_limit() {
     let g = ground();

@@ -5,7 +5,7 @@ use jobq::{
     JobQueue, JobState, SqliteOptions, SqliteStore, SystemClock, prelude::*, store::Life, worker::Worker,
 };
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,7 +23,11 @@ fn file() -> File {
 impl File {
     /// A queue on this file with connections of its own, as another process has them.
     async fn open(&self) -> JobQueue {
-        let store = SqliteStore::open(SqliteOptions::new(&self.path)).await.unwrap();
+        Self::at(&self.path).await
+    }
+
+    async fn at(path: &Path) -> JobQueue {
+        let store = SqliteStore::open(SqliteOptions::new(path)).await.unwrap();
         JobQueue::with_store(Arc::new(store), Arc::new(SystemClock))
     }
 
@@ -160,6 +164,201 @@ async fn waits_for_beats(#[data] path: &PathBuf) -> Result<(), JobError> {
         assert!(begun.elapsed() < secs(20), "the beats have stopped");
     }
     Ok(())
+}
+
+/// One that judges by beats alone, by a clock of its own: what it waits for passes as fast as it can look.
+struct Judge {
+    clock: jobq::ManualClock,
+    worker: jobq::WorkerHandle,
+    file: rusqlite::Connection,
+}
+
+impl Judge {
+    /// Its sweeps, each of which sleeps between two rounds: promotion, rescue, prune, lease check.
+    const SWEEPS: usize = 4;
+
+    /// With the default times. The kernel's word on `holder`'s life is taken from it.
+    async fn on(file: &File) -> Self {
+        let foreign = file.foreign();
+        assert_eq!(foreign.execute("UPDATE jobq_workers SET boot = 'another machine'", []).unwrap(), 1);
+        let clock = jobq::ManualClock::default();
+        let store = SqliteStore::open(SqliteOptions::new(&file.path)).await.unwrap();
+        let queue = JobQueue::with_store(Arc::new(store), Arc::new(clock.clone()));
+        let worker = Worker::new(&queue).jobs((waits_for_beats,)).data(file.path.clone());
+        let worker = worker.start().await.unwrap();
+        let judge = Self { clock, worker, file: foreign };
+        judge.looks_for(secs(2)).await;
+        let life = queue.store().workers().await.unwrap()[0].life;
+        assert_eq!(life, Life::Unknown);
+        judge
+    }
+
+    /// So much time passes for it, a second and a look at a time.
+    async fn looks_for(&self, time: Duration) {
+        for _ in 0..time.as_secs() {
+            self.clock.advance(secs(1));
+            until("it has looked", async || self.clock.sleepers() == Self::SWEEPS).await;
+        }
+    }
+
+    fn beats(&self) -> i64 {
+        self.file
+            .query_row("SELECT beats FROM jobq_workers ORDER BY id LIMIT 1", [], |row| row.get(0))
+            .unwrap()
+    }
+
+    async fn hears_a_beat(&self) {
+        let before = self.beats();
+        until("it beats", async || self.beats() > before).await;
+    }
+}
+
+/// Case 013, with the real times: 30 s of a held lock against five minutes without a beat.
+#[tokio::test]
+async fn a_lock_held_for_thirty_seconds_costs_no_job_and_the_beats_go_on_after_it() {
+    let (file, stage) = (file(), Stage::default());
+    let queue = file.open().await;
+    let holder = worker(&queue, &stage).heartbeat(Duration::from_millis(20)).start().await.unwrap();
+    let id = gated.enqueue(1).on(&queue).await.unwrap().id();
+    stage.until_entered(1).await;
+    let judge = Judge::on(&file).await;
+    judge.hears_a_beat().await;
+    let foreign = file.foreign();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let held = judge.beats();
+    judge.looks_for(secs(30)).await;
+    assert_eq!(judge.beats(), held, "nobody beats past a lock");
+    foreign.execute_batch("COMMIT").unwrap();
+    judge.hears_a_beat().await;
+    judge.looks_for(secs(280)).await;
+    stage.open(1);
+    until_state(&queue, id, JobState::Completed).await;
+    let row = queue.get(id).await.unwrap().unwrap();
+    assert_eq!((row.lease, row.attempts, row.worker), (1, 1, Some(holder.id())));
+    assert_eq!((stage.entered(), judge.worker.stats().completed), (vec![1], 0));
+    holder.stop().await.unwrap();
+}
+
+/// Case 041: its runtime's only thread is held for more than three times what a rescuer waits for.
+#[tokio::test]
+async fn a_worker_whose_only_thread_is_held_is_not_robbed_by_one_that_counts_its_beats() {
+    let file = file();
+    let queue = file.open().await;
+    let id = holds_on.enqueue(()).on(&queue).await.unwrap().id();
+    let (entered, has_entered) = std::sync::mpsc::channel();
+    let (let_go, may_go) = std::sync::mpsc::channel();
+    let gate: Gate = Arc::new((entered, std::sync::Mutex::new(may_go)));
+    let path = file.path.clone();
+    let holder = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let queue = File::at(&path).await;
+            let worker = Worker::new(&queue).data(gate).jobs((holds_on,));
+            worker.heartbeat(Duration::from_millis(20)).drain().await.unwrap()
+        })
+    });
+    until("its thread is held", async || has_entered.try_recv().is_ok()).await;
+    let judge = Judge::on(&file).await;
+    for _ in 0..10 {
+        judge.hears_a_beat().await;
+        judge.looks_for(secs(100)).await;
+        let row = queue.get(id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.lease), (JobState::Running, 1));
+    }
+    let_go.send(()).unwrap();
+    until("it has ended", async || holder.is_finished()).await;
+    let stats = holder.join().unwrap();
+    assert_eq!((stats.completed, stats.late, judge.worker.stats().completed), (1, 0, 0));
+}
+
+type Gate = Arc<(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>)>;
+
+/// Holds the thread that it runs on until it may go.
+#[job(type = "ground:holds_on")]
+async fn holds_on(#[data] gate: &Gate) {
+    gate.0.send(()).unwrap();
+    gate.1.lock().unwrap().recv().unwrap();
+}
+
+/// Case 004: the list is read all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_of_different_shape_never_meet_also_where_the_list_is_read_meanwhile() {
+    let file = file();
+    let queue = file.open().await;
+    for n in 0..25 {
+        queue.enqueue_all((n * 100..n * 100 + 100).map(|n| Counts { n })).await.unwrap();
+        let names = |n| Names { names: vec![format!("n{n}")] };
+        queue.enqueue_all((n * 100..n * 100 + 100).map(names)).await.unwrap();
+    }
+    let seen: Seen = Arc::default();
+    let worker = Worker::new(&queue).data(seen.clone()).jobs((counts, names)).concurrency(20);
+    let drain = tokio::spawn(worker.drain());
+    let reader = file.open().await;
+    let mut read = 0;
+    while !drain.is_finished() || read == 0 {
+        let mut pages = reader.pages(jobq::JobFilter { limit: 500, ..Default::default() });
+        while let Some(page) = pages.next().await.unwrap() {
+            for row in page {
+                let begins = if row.job_type == "ground:counts" { r#"{"n":"# } else { r#"{"names":["n"# };
+                assert!(row.payload.starts_with(begins), "{}: {}", row.job_type, row.payload);
+                read += 1;
+            }
+        }
+    }
+    let stats = drain.await.unwrap().unwrap();
+    assert_eq!((stats.completed, stats.failed), (5000, 0));
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.sort();
+    let mut wanted: Vec<_> =
+        (0..2500).flat_map(|n| [format!("counts {n}"), format!("names [\"n{n}\"]")]).collect();
+    wanted.sort();
+    assert_eq!(seen, wanted);
+}
+
+type Seen = Arc<std::sync::Mutex<Vec<String>>>;
+
+#[job(type = "ground:counts")]
+async fn counts(#[data] seen: &Seen, n: u32) {
+    seen.lock().unwrap().push(format!("counts {n}"));
+}
+
+#[job(type = "ground:names")]
+async fn names(#[data] seen: &Seen, names: Vec<String>) {
+    seen.lock().unwrap().push(format!("names {names:?}"));
+}
+
+/// Case 059, on a file: whoever comes after the stop finds no transaction open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_among_two_hundred_completions_leaves_no_transaction_open() {
+    for some in [0, 1, 50, 150, 300] {
+        let (file, stage) = (file(), Stage::default());
+        let queue = file.open().await;
+        queue.enqueue_all((0..400).map(|_| Says { what: "fine".into() })).await.unwrap();
+        let worker = worker(&queue, &stage).concurrency(200).start().await.unwrap();
+        until("some have ended", async || worker.stats().completed >= some).await;
+        worker.stop().await.unwrap();
+        let foreign = file.foreign();
+        foreign.busy_timeout(Duration::ZERO).unwrap();
+        until("the lock is free", async || foreign.execute_batch("BEGIN IMMEDIATE; COMMIT").is_ok()).await;
+        let completed = worker.stats().completed;
+        let count = |state: i64| -> u64 {
+            let sql = "SELECT count(*) FROM jobs WHERE state = ?1";
+            foreign.query_row(sql, [state], |row| row.get::<_, i64>(0)).unwrap() as u64
+        };
+        let states = [JobState::Completed, JobState::Pending].map(|state| count(state.code()));
+        assert_eq!(states, [completed, 400 - completed]);
+        assert_eq!(stage.entered().len() as u64, completed, "no result of a handler that ended is lost");
+    }
+}
+
+/// Case 020.
+#[tokio::test]
+async fn the_log_of_a_start_names_the_version_of_sqlite() {
+    let (file, stage, log) = (file(), Stage::default(), log());
+    worker(&file.open().await, &stage).start().await.unwrap().stop().await.unwrap();
+    let text = log.text();
+    let line = text.lines().find(|line| line.contains("the worker has started")).expect("it says so");
+    assert!(line.contains(rusqlite::version()), "{line}");
 }
 
 #[tokio::test]

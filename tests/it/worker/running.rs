@@ -399,6 +399,30 @@ async fn a_custom_backoff_holds_after_error_panic_and_time_out_alike() {
     drop(worker);
 }
 
+/// Each job draws its own place within the jitter, also where all fail together and are written in one batch.
+#[tokio::test]
+async fn ten_thousand_jobs_that_fail_together_are_due_again_all_over_the_jitter() {
+    let g = ground();
+    let bystander = g.bystander().await;
+    let now = g.queue.clock().now();
+    g.queue.enqueue_all((0..10_000).map(|_| Says { what: "fails".into() })).await.unwrap();
+    let stats = g.worker().jobs((says,)).concurrency(1000).drain().await.unwrap();
+    assert_eq!(stats.failed, 10_000);
+    let filter = jobq::JobFilter { states: vec![JobState::Scheduled], limit: 1000, ..Default::default() };
+    let (mut pages, mut slots, mut count) = (g.queue.pages(filter), [0; 30], 0);
+    while let Some(page) = pages.next().await.unwrap() {
+        for row in page {
+            let wait = row.run_at - now;
+            assert!((8500..=11_500).contains(&wait), "{wait} ms");
+            slots[((wait - 8500) / 100).min(29) as usize] += 1;
+            count += 1;
+        }
+    }
+    assert_eq!(count, 10_000);
+    assert!(slots.iter().all(|jobs| (1..=500).contains(jobs)), "{slots:?}");
+    g.untouched(bystander).await;
+}
+
 // ---- time-outs -------------------------------------------------------------------------------------------------
 
 #[tokio::test]
