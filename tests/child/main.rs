@@ -12,7 +12,7 @@ use jobq::{
     },
     time::{Clock, SystemClock},
 };
-use std::{io::BufRead, path::Path, sync::Arc, time::Duration};
+use std::{io::BufRead, path::Path, sync::Arc, task::Poll, time::Duration};
 
 fn main() {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
@@ -197,9 +197,14 @@ fn work(path: &str, folder: &str, slots: usize, grace: Duration) {
     journal::open(Path::new(folder));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let ended = runtime.block_on(async {
-        let worker = worker(&queue(path).await, slots).grace(grace);
+        let mut running = std::pin::pin!(worker(&queue(path).await, slots).grace(grace).run());
+        // From its first poll on it listens to signals.
+        let polled = std::future::poll_fn(|cx| Poll::Ready(running.as_mut().poll(cx))).await;
         println!("runs");
-        worker.run().await
+        match polled {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => running.await,
+        }
     });
     println!("ended {ended:?}");
     if ended.is_err() {

@@ -66,11 +66,16 @@ impl Files {
         }
     }
 
-    /// From the kernel's lock table: SQLite's write lock is byte 120 of the -shm file.
+    /// From the kernel's lock table. It is read in pieces, and where others lock and unlock in between a line may be left
+    /// out: so what is not found is looked for again.
     fn holding_pid(&self) -> Option<u32> {
-        const WRITE_LOCK: u64 = 120;
         let (_, inode) = place(&beside(&self.path, "-shm"))?;
-        let table = std::fs::read_to_string("/proc/locks").ok()?;
+        (0..3).find_map(|_| Self::holding_in(&std::fs::read_to_string("/proc/locks").ok()?, inode))
+    }
+
+    /// SQLite's write lock is byte 120 of the -shm file.
+    fn holding_in(table: &str, inode: u64) -> Option<u32> {
+        const WRITE_LOCK: u64 = 120;
         table.lines().find_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [_, "POSIX", _, "WRITE", pid, file, first, last] = words[..] else { return None };
