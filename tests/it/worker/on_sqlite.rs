@@ -2,7 +2,8 @@
 
 use super::ground::*;
 use jobq::{
-    JobQueue, JobState, SqliteOptions, SqliteStore, SystemClock, prelude::*, store::Life, worker::Worker,
+    JobQueue, JobRow, JobState, SqliteOptions, SqliteStore, SystemClock, job::NewJob, prelude::*,
+    store::Life, worker::Worker,
 };
 use std::{
     path::{Path, PathBuf},
@@ -31,10 +32,20 @@ impl File {
         JobQueue::with_store(Arc::new(store), Arc::new(SystemClock))
     }
 
+    /// A job that no worker here knows: whatever happens, it is not to be touched.
+    async fn bystander(&self, queue: &JobQueue) -> JobRow {
+        let id = queue.store().enqueue(vec![NewJob::new("nobody:knows", "{}")], 1).await.unwrap()[0];
+        queue.get(id).await.unwrap().unwrap()
+    }
+
     /// A plain connection, as any other program has it.
     fn foreign(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(&self.path).unwrap()
     }
+}
+
+async fn untouched(queue: &JobQueue, bystander: JobRow) {
+    assert_eq!(queue.get(bystander.id).await.unwrap(), Some(bystander), "the bystander was touched");
 }
 
 async fn until_state(queue: &JobQueue, id: jobq::JobId, state: JobState) {
@@ -218,6 +229,7 @@ impl Judge {
 async fn a_lock_held_for_thirty_seconds_costs_no_job_and_the_beats_go_on_after_it() {
     let (file, stage) = (file(), Stage::default());
     let queue = file.open().await;
+    let bystander = file.bystander(&queue).await;
     let holder = worker(&queue, &stage).heartbeat(Duration::from_millis(20)).start().await.unwrap();
     let id = gated.enqueue(1).on(&queue).await.unwrap().id();
     stage.until_entered(1).await;
@@ -237,6 +249,7 @@ async fn a_lock_held_for_thirty_seconds_costs_no_job_and_the_beats_go_on_after_i
     assert_eq!((row.lease, row.attempts, row.worker), (1, 1, Some(holder.id())));
     assert_eq!((stage.entered(), judge.worker.stats().completed), (vec![1], 0));
     holder.stop().await.unwrap();
+    untouched(&queue, bystander).await;
 }
 
 /// Case 041: its runtime's only thread is held for more than three times what a rescuer waits for.
@@ -244,6 +257,7 @@ async fn a_lock_held_for_thirty_seconds_costs_no_job_and_the_beats_go_on_after_i
 async fn a_worker_whose_only_thread_is_held_is_not_robbed_by_one_that_counts_its_beats() {
     let file = file();
     let queue = file.open().await;
+    let bystander = file.bystander(&queue).await;
     let id = holds_on.enqueue(()).on(&queue).await.unwrap().id();
     let (entered, has_entered) = std::sync::mpsc::channel();
     let (let_go, may_go) = std::sync::mpsc::channel();
@@ -269,6 +283,7 @@ async fn a_worker_whose_only_thread_is_held_is_not_robbed_by_one_that_counts_its
     until("it has ended", async || holder.is_finished()).await;
     let stats = holder.join().unwrap();
     assert_eq!((stats.completed, stats.late, judge.worker.stats().completed), (1, 0, 0));
+    untouched(&queue, bystander).await;
 }
 
 type Gate = Arc<(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>)>;
@@ -333,6 +348,7 @@ async fn a_stop_among_two_hundred_completions_leaves_no_transaction_open() {
     for some in [0, 1, 50, 150, 300] {
         let (file, stage) = (file(), Stage::default());
         let queue = file.open().await;
+        let bystander = file.bystander(&queue).await;
         queue.enqueue_all((0..400).map(|_| Says { what: "fine".into() })).await.unwrap();
         let worker = worker(&queue, &stage).concurrency(200).start().await.unwrap();
         until("some have ended", async || worker.stats().completed >= some).await;
@@ -346,9 +362,55 @@ async fn a_stop_among_two_hundred_completions_leaves_no_transaction_open() {
             foreign.query_row(sql, [state], |row| row.get::<_, i64>(0)).unwrap() as u64
         };
         let states = [JobState::Completed, JobState::Pending].map(|state| count(state.code()));
-        assert_eq!(states, [completed, 400 - completed]);
+        assert_eq!(states, [completed, 400 - completed + 1]);
         assert_eq!(stage.entered().len() as u64, completed, "no result of a handler that ended is lost");
+        untouched(&queue, bystander).await;
     }
+}
+
+/// Case 101: a handler whose own row is gone when it ends; the results that are stored with its own stand.
+#[tokio::test]
+async fn a_handler_that_deletes_its_own_row_is_gone_and_harms_no_batch_mate() {
+    let (file, stage) = (file(), Stage::default());
+    let queue = file.open().await;
+    let bystander = file.bystander(&queue).await;
+    let worker =
+        Worker::new(&queue).data(stage.clone()).data(file.path.clone()).jobs((deletes_itself, gated));
+    let worker = worker.concurrency(20).start().await.unwrap();
+    let mut mates = Vec::new();
+    for n in 0..10 {
+        mates.push(gated.enqueue(n).on(&queue).await.unwrap().id());
+        deletes_itself.enqueue(n).on(&queue).await.unwrap();
+    }
+    stage.until_entered(20).await;
+    (0..10).for_each(|n| stage.open(n));
+    until("all are over", async || worker.stats().completed + worker.stats().gone == 20).await;
+    assert_eq!((worker.stats().completed, worker.stats().gone), (10, 10));
+    for id in mates {
+        assert_eq!(queue.get(id).await.unwrap().unwrap().state, JobState::Completed);
+    }
+    let next = gated.enqueue(1).on(&queue).await.unwrap().id();
+    until_state(&queue, next, JobState::Completed).await;
+    worker.stop().await.unwrap();
+    untouched(&queue, bystander).await;
+}
+
+#[job(type = "ground:deletes_itself")]
+async fn deletes_itself(
+    ctx: &JobContext,
+    #[data] stage: &Stage,
+    #[data] path: &PathBuf,
+    n: u32,
+) -> Result<(), JobError> {
+    let _on = stage.enter(n);
+    stage.passes(n).await;
+    let foreign = rusqlite::Connection::open(path)?;
+    foreign.busy_timeout(secs(30))?;
+    let mine = "DELETE FROM jobs WHERE payload = ?1
+        AND lane = (SELECT id FROM jobq_lanes WHERE job_type = 'ground:deletes_itself')";
+    let deleted = foreign.execute(mine, [format!(r#"{{"n":{n}}}"#)])?;
+    assert_eq!((deleted, ctx.attempt()), (1, 1));
+    Ok(())
 }
 
 /// Case 020.
