@@ -1,9 +1,7 @@
 //! Lays and updates the tables: forward only, in one transaction, under the database's own write lock.
 
-use crate::{
-    store::{StoreError, sqlite::retry_while_busy},
-    time::Millis,
-};
+use super::options::retry_while_busy;
+use crate::{store::StoreError, time::Millis};
 use rusqlite::{Connection, TransactionBehavior};
 use std::{
     path::Path,

@@ -3,7 +3,7 @@
 //! It tells before the commit can be seen, and it tells of our own commits too, so an event only makes the writing
 //! thread look at `PRAGMA data_version` again, a few times within 50 ms.
 
-use super::{files::beside, writer::Message};
+use super::{files::beside, inbox::Message};
 use std::{
     path::Path,
     sync::{
