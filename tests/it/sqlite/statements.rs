@@ -35,6 +35,7 @@ const HOT: &[(&str, &str)] = &[
     ("promote", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("next_run_at", "USING COVERING INDEX jobs_due"),
     ("running", "USING INDEX jobs_held (worker=?)"),
+    ("taken", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("claim", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("complete", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("archive", "USING INTEGER PRIMARY KEY (rowid=?)"),

@@ -225,11 +225,13 @@ impl Desk {
         now: Millis,
     ) -> Result<Vec<Claimed>, (i64, rusqlite::Error)> {
         let mut claimed = Vec::with_capacity(rows.len());
+        let mut look = self.db.prepare_cached(sql!("taken")).map_err(|error| (0, error))?;
         let mut update = self.db.prepare_cached(sql!("claim")).map_err(|error| (0, error))?;
         for &row in rows {
             let job = |got: &Row<'_>| self.lanes.claimed(row, self.tag, got);
-            let job = update.query_row(params![row, worker.0, now], job).optional();
-            claimed.extend(job.map_err(|error| (row, error))?);
+            let job = look.query_row([row], job).optional().map_err(|error| (row, error))?;
+            let taken = update.execute(params![row, worker.0, now]).map_err(|error| (row, error))?;
+            claimed.extend(job.filter(|_| taken == 1));
         }
         Ok(claimed)
     }
