@@ -19,7 +19,10 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    prelude::*,
+};
 use users::User;
 
 /// Imports the users of a CSV file and sends each a welcome mail: real mails, as files in a folder.
@@ -43,8 +46,10 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/quickstart-data");
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
-    log.with_writer(stderr).with_ansi(stderr().is_terminal()).init();
+    // Trouble of the storage is told at once; what became of each attempt is told by the report at the end.
+    let told = Targets::new().with_default(LevelFilter::WARN).with_target("jobq::executor", LevelFilter::OFF);
+    let log = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal());
+    tracing_subscriber::registry().with(log.with_filter(told)).init();
     match run(Options::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
