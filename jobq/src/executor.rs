@@ -352,6 +352,9 @@ impl Executor {
         let mut over = None;
         poll_fn(|cx| {
             let order = orders.look(cx);
+            if order >= Order::Lost {
+                orders.overdue.store(true, Ordering::Relaxed);
+            }
             if let Poll::Ready(ending) = Pin::new(&mut returned).poll(cx) {
                 let ending = ending.unwrap_or_else(|_| Ending::Panicked("its thread ended".into()));
                 return Poll::Ready(over.map_or_else(|| given_up(ending, order), Ending::TimedOut));

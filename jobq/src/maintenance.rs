@@ -340,10 +340,12 @@ impl RollCall {
         workers.retain(|worker| !mine.contains(&worker.id));
         let lost = self.liveness.lost(&workers, self.clock.steady());
         workers.retain(|worker| lost.contains(&worker.id));
+        // One worker whose jobs can't be rescued holds up no other.
+        let mut failed = None;
         for worker in &workers {
-            self.rescue_from(worker).await?;
+            failed = failed.or(self.rescue_from(worker).await.err());
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// The jobs first and then the burial, so that a rescuer that dies in between leaves a worker to be found again.

@@ -168,7 +168,7 @@ impl JobQueue {
     /// [`QueueError::Store`]; what was deleted before stays deleted.
     ///
     /// # Cancel safety
-    /// Dropping it loses the answer only.
+    /// What was deleted stays deleted, what was not begun is left to the next prune.
     pub async fn prune(&self) -> Result<usize, QueueError> {
         Ok(self.0.store.prune(self.retention(), self.now()).await?)
     }

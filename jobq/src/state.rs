@@ -35,7 +35,7 @@ pub enum Edge {
     Fail,
     /// running → pending or scheduled; the attempt is given back.
     Snooze,
-    /// running → pending or scheduled; the attempt is given back by a worker that stops.
+    /// running → pending; the attempt is given back by a worker that stops.
     Release,
     /// running → pending, scheduled or dead; the worker was lost.
     Rescue,

@@ -18,7 +18,7 @@ pub mod memory;
 pub mod sqlite;
 
 /// The future of a store's method. Dropping it never undoes and never half-does a write: the write was handed over
-/// whole, and only its answer is lost.
+/// whole, and only its answer is lost. ([`Store::prune`] is many writes: those not begun are not made.)
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A storage backend.
@@ -107,7 +107,8 @@ pub trait Store: Send + Sync + 'static {
     /// Marks lost workers as gone.
     fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()>;
 
-    /// A counter that rises when rows were added or moved, by anyone: the cue to look at [`due`](Self::due) again.
+    /// A counter that rises when rows were added or moved: the cue to look at [`due`](Self::due) again. Commits of others
+    /// are seen while a claim stands here, or with the next write of this store.
     fn changed(&self) -> watch::Receiver<u64>;
 
     /// What this store is, for logs and errors: kind, full path, versions, durability.
@@ -168,6 +169,18 @@ pub struct ClaimSet {
     pub job_types: Vec<String>,
     /// The queues it serves; `None`: all.
     pub queues: Option<Vec<String>>,
+}
+
+impl ClaimSet {
+    /// Whether a worker with this set serves this queue.
+    pub(crate) fn serves(&self, queue: &str) -> bool {
+        self.queues.as_ref().is_none_or(|queues| queues.iter().any(|served| served == queue))
+    }
+
+    /// Whether it knows this type.
+    pub(crate) fn knows(&self, job_type: &str) -> bool {
+        self.job_types.iter().any(|known| known == job_type)
+    }
 }
 
 /// A worker's wish for work.

@@ -25,10 +25,7 @@ use crate::{
 };
 use core::Core;
 use std::{any::Any, fmt, sync::Arc, time::Duration};
-use tokio::{
-    sync::oneshot,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{sync::oneshot, task::JoinSet};
 
 mod claiming;
 mod core;
@@ -243,9 +240,8 @@ impl Worker {
         self.settings.check()?;
         let known = self.known()?;
         let (ready, started) = oneshot::channel();
-        let task = tokio::spawn(attend(self, known, drains, ready));
-        let core = started.await.map_err(|_| WorkerError::Store(StoreError::Closed))??;
-        Ok(WorkerHandle { core, task: task.abort_handle() })
+        tokio::spawn(attend(self, known, drains, ready));
+        started.await.map_err(|_| WorkerError::Store(StoreError::Closed))?
     }
 
     /// The jobs of its set, if all that they and it ask for is there.
@@ -325,7 +321,8 @@ impl Settings {
 
 // ---- a started worker --------------------------------------------------------------------------------------
 
-type Ready = oneshot::Sender<Result<Arc<Core>, WorkerError>>;
+/// The handle goes with the answer: should nobody take it, it is dropped, and the worker stops.
+type Ready = oneshot::Sender<Result<WorkerHandle, WorkerError>>;
 
 /// The life of a worker, from signing in to signing out.
 async fn attend(worker: Worker, known: Registry, drains: bool, ready: Ready) {
@@ -336,7 +333,7 @@ async fn attend(worker: Worker, known: Registry, drains: bool, ready: Ready) {
     };
     let _guard = core::SignOut(core.clone());
     // Whoever started it may be gone: what nobody can stop is not to run.
-    if ready.send(Ok(core.clone())).is_ok() {
+    if ready.send(Ok(WorkerHandle { core: core.clone() })).is_ok() {
         let ended = work(&core, drains).await;
         let WorkerStats { completed, failed, released, .. } = core.stats();
         tracing::info!(worker = %core.identity().id(), completed, failed, released, "the worker has stopped");
@@ -437,7 +434,6 @@ fn spawn_sweep(core: &Core, sweeps: &mut JoinSet<()>, sweep: impl Sweep) {
 #[derive(Debug)]
 pub struct WorkerHandle {
     core: Arc<Core>,
-    task: AbortHandle,
 }
 
 impl WorkerHandle {
@@ -511,9 +507,7 @@ impl WorkerHandle {
 
 impl Drop for WorkerHandle {
     fn drop(&mut self) {
-        if !self.task.is_finished() {
-            self.core.ask_stop(core::Stop::Dropped);
-        }
+        self.core.ask_stop(core::Stop::Dropped);
     }
 }
 

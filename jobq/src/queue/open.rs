@@ -30,6 +30,9 @@ impl JobQueue {
     /// # Errors
     /// [`QueueError::Store`], naming the full path, where the file can't be used, and [`QueueError::Settings`] where
     /// another kind of database is named.
+    ///
+    /// # Cancel safety
+    /// Dropping it, and every other way to open a queue, leaves a file that the next open goes on with.
     pub async fn open(url_or_path: impl AsRef<str>) -> Result<Self, QueueError> {
         Self::options().open(url_or_path).await
     }

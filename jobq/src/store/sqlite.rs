@@ -280,6 +280,7 @@ impl Store for SqliteStore {
                 }
                 after = last;
             }
+            self.act(1, move |desk| desk.forget_workers(now)).await?;
             Ok(pruned)
         })
     }
@@ -347,6 +348,12 @@ impl Store for SqliteStore {
             self.options.durability.name()
         )
     }
+}
+
+/// Whether the error is about one row and not about the database.
+fn blames_one(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+    matches!(error.sqlite_error_code(), None | Some(ConstraintViolation | TooBig | TypeMismatch))
 }
 
 fn busy(error: &rusqlite::Error) -> bool {

@@ -114,8 +114,10 @@ async fn ask_once(core: &Core) -> Result<Option<Vec<Claimed>>, StoreError> {
     if idle {
         return Ok(None);
     }
+    // Others may bring work while a job of ours runs on.
     tokio::select! {
         () = core.room.notified() => {}
+        () = core.clock().sleep(core.settings().poll_interval) => {}
         () = core.stop_asked(Stop::Graceful) => {}
     }
     Ok(Some(claimed))

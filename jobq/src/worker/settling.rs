@@ -152,5 +152,7 @@ async fn refused<E: End>(core: &Core, end: &E, now: Millis) {
     tracing::error!(id = %end.id(), lease = end.lease(), "{error}; the job is dead");
     let outcome = AttemptOutcome::Failed;
     let failure = Failure { id: end.id(), lease: end.lease(), outcome, error, next: Next::Dead };
-    let _taken = store_until_taken(core, &[failure], now, &core.counters.failed).await;
+    if !store_until_taken(core, &[failure], now, &core.counters.failed).await {
+        tracing::error!(id = %end.id(), lease = end.lease(), "nor can that be stored; the job stays running until its worker is gone");
+    }
 }

@@ -9,11 +9,13 @@ async fn life(store: &SqliteStore, worker: WorkerId) -> Option<Life> {
     workers.into_iter().find(|row| row.id == worker).map(|row| row.life)
 }
 
-/// The side-car's locks as the kernel lists them: the bytes that this process holds.
+/// The side-car's locks as the kernel lists them: the bytes that this process holds. The table changes while it is read,
+/// so that a reading may leave a lock out or show it twice: three of them are taken together.
 fn bytes_held(site: &Site) -> Vec<u64> {
     use std::os::unix::fs::MetadataExt;
     let inode = std::fs::metadata(site.path.with_file_name("app.db-jobq")).unwrap().ino();
-    let table = std::fs::read_to_string("/proc/locks").unwrap();
+    let read = || std::fs::read_to_string("/proc/locks").unwrap();
+    let table = read() + &read() + &read();
     let mut bytes: Vec<u64> = table
         .lines()
         .filter_map(|line| {
@@ -25,6 +27,7 @@ fn bytes_held(site: &Site) -> Vec<u64> {
         .flatten()
         .collect();
     bytes.sort_unstable();
+    bytes.dedup();
     bytes
 }
 

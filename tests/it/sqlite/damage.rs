@@ -64,13 +64,48 @@ async fn an_act_that_fails_does_not_take_its_batch_mates_with_it() {
     };
     let (first, damaged, third, enqueued, ()) = soon(acts).await;
     assert_eq!(first.unwrap(), [Settled::Applied]);
-    let error = damaged.unwrap_err().to_string();
-    assert!(error.contains("refused by a trigger"), "{error}");
+    let error = damaged.unwrap_err();
+    assert!(error.to_string().contains("refused by a trigger") && !error.is_transient(), "{error:?}");
     assert_eq!(third.unwrap(), [Settled::Applied]);
     assert_eq!(state(store, enqueued.unwrap()[0]).await, Some(JobState::Pending));
     assert_eq!(state(store, taken[0].id).await, Some(JobState::Completed));
     assert_eq!(state(store, taken[1].id).await, Some(JobState::Running));
     assert_eq!(state(store, taken[2].id).await, Some(JobState::Scheduled));
+    site.is_well().await;
+}
+
+/// A lease that was set back by hand meets its own row in the history: the attempt is told anew, and nothing stands still.
+#[tokio::test]
+async fn a_lease_that_was_set_back_does_not_keep_its_job_running() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+    for at in [T0, T0 + 5] {
+        let taken = claim(&site.store, worker, &["a"], 1).await;
+        assert_eq!((taken[0].id, taken[0].lease), (id, 1));
+        assert_eq!(
+            soon(site.store.fail(vec![failure(&taken[0], Next::At(at))], at)).await.unwrap(),
+            [Settled::Applied]
+        );
+        site.raw().execute("UPDATE jobs SET lease = 0 WHERE lease = 1", []).unwrap();
+    }
+    let history = site.store.attempts(id).await.unwrap();
+    assert_eq!(history.iter().map(|one| (one.lease, one.ended_at)).collect::<Vec<_>>(), [(1, Some(T0 + 5))]);
+    site.is_well().await;
+}
+
+/// Workers that have been gone for a day are forgotten by a prune, also where there is nothing else to prune.
+#[tokio::test]
+async fn a_prune_forgets_workers_that_are_long_gone() {
+    let site = Site::new().await;
+    let (gone, here) = (sign_in(&site.store).await, sign_in(&site.store).await);
+    soon(site.store.bury(vec![gone], T0)).await.unwrap();
+    let keep = jobq::store::Retention { finished: None, dead: None };
+    let left = || column::<i64>(&site.raw(), "SELECT id FROM jobq_workers ORDER BY id");
+    assert_eq!(soon(site.store.prune(keep, T0 + 86_399_999)).await.unwrap(), 0);
+    assert_eq!(left(), [gone.0, here.0]);
+    assert_eq!(soon(site.store.prune(keep, T0 + 86_400_000)).await.unwrap(), 0);
+    assert_eq!(left(), [here.0]);
     site.is_well().await;
 }
 

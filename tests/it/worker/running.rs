@@ -635,6 +635,20 @@ async fn a_drain_runs_what_is_due_and_what_that_brings_and_leaves_the_future_alo
     g.untouched(bystander).await;
 }
 
+#[tokio::test]
+async fn a_drain_with_a_long_job_runs_what_others_bring_meanwhile() {
+    let g = ground();
+    let long = g.gated(1).await;
+    let drain = tokio::spawn(g.worker().jobs((gated, says)).concurrency(2).drain());
+    g.stage.until_entered(1).await;
+    let brought = g.says("fine").await;
+    g.pass(secs(2)).await;
+    g.until_state(brought, JobState::Completed).await;
+    assert_eq!(g.state(long).await, JobState::Running);
+    g.stage.open(1);
+    assert_eq!(at_once("the drain", drain).await.unwrap().unwrap().completed, 2);
+}
+
 /// A worker that cron starts may be the only one that there ever is.
 #[tokio::test]
 async fn a_drain_prunes_what_was_kept_long_enough() {

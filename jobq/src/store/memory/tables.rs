@@ -456,8 +456,7 @@ fn late(at: Millis, outcome: AttemptOutcome, text: Option<&str>) -> Option<Late>
 }
 
 fn serves(set: &ClaimSet, job: &JobRow) -> bool {
-    set.job_types.contains(&job.job_type)
-        && set.queues.as_ref().is_none_or(|queues| queues.contains(&job.queue))
+    set.knows(&job.job_type) && set.serves(&job.queue)
 }
 
 fn claimed(job: &JobRow) -> Claimed {

@@ -11,13 +11,13 @@ use crate::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BinaryHeap, HashMap},
     sync::Arc,
 };
 
 use super::{
     alive::{BOOT, SideCar},
-    writer::blames_one,
+    blames_one,
 };
 
 /// The writing connection and what is known beside it.
@@ -200,7 +200,8 @@ impl Desk {
 
     /// The rows of the first claimable jobs of this set, in order.
     fn heads(&mut self, set: &ClaimSet, limit: usize) -> rusqlite::Result<Vec<i64>> {
-        let mut heads: Vec<(i64, i64, i64)> = Vec::new();
+        // The best so far, the worst of them on top: a lane is left at its first row that is no better.
+        let mut best: BinaryHeap<(i64, i64, i64)> = BinaryHeap::new();
         let lanes = self.lanes.of(&self.db, set)?;
         let mut lane_heads = self.db.prepare_cached(sql!("heads"))?;
         for lane in lanes {
@@ -209,12 +210,19 @@ impl Desk {
                 Ok((-row.get::<_, i64>(1)?, row.get(2)?, row.get(0)?))
             })?;
             for head in rows {
-                heads.extend(Some(head?).filter(|(_, _, row)| !self.damaged.contains_key(row)));
+                let head = head?;
+                if best.len() >= limit && best.peek().is_none_or(|worst| head >= *worst) {
+                    break;
+                }
+                if !self.damaged.contains_key(&head.2) {
+                    best.push(head);
+                    if best.len() > limit {
+                        best.pop();
+                    }
+                }
             }
         }
-        heads.sort_unstable();
-        heads.truncate(limit);
-        Ok(heads.into_iter().map(|(_, _, row)| row).collect())
+        Ok(best.into_sorted_vec().into_iter().map(|(_, _, row)| row).collect())
     }
 
     /// All of these rows, or the one that can't be claimed and why.
@@ -350,9 +358,13 @@ impl Desk {
         for row in rows {
             pruned += self.execute(sql!("prune"), params![row, now, finished, dead])?;
         }
-        self.execute(sql!("forget_workers"), [now])?;
         self.touched |= pruned > 0;
         Ok(pruned)
+    }
+
+    /// Workers that have been gone for a day are of no use to anybody.
+    pub(super) fn forget_workers(&mut self, now: Millis) -> rusqlite::Result<()> {
+        self.execute(sql!("forget_workers"), [now]).map(drop)
     }
 
     fn act(
@@ -395,6 +407,7 @@ impl Desk {
         let id = self.db.last_insert_rowid();
         self.registered.push(id);
         if let Err(error) = self.side_car.hold(id) {
+            self.execute(sql!("distrust"), [id])?;
             tracing::warn!(%error, "no lock on the side-car file; only heartbeats tell that worker #{id} lives");
         }
         Ok(WorkerId(id))
@@ -463,8 +476,7 @@ impl Lanes {
     /// The lanes that a worker with this set may claim from.
     fn of(&mut self, db: &Connection, set: &ClaimSet) -> rusqlite::Result<Vec<i64>> {
         self.load(db)?;
-        let served = |queue: &String| set.queues.as_ref().is_none_or(|queues| queues.contains(queue));
-        let lanes = self.ids.iter().filter(|(queue, _)| served(queue));
+        let lanes = self.ids.iter().filter(|(queue, _)| set.serves(queue));
         Ok(lanes
             .flat_map(|(_, types)| set.job_types.iter().filter_map(|name| types.get(name).copied()))
             .collect())

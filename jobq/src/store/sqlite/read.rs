@@ -163,13 +163,11 @@ pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
 }
 
 pub(super) fn due(db: &Connection, set: &crate::store::ClaimSet) -> rusqlite::Result<Due> {
-    let served = |queue: &String| set.queues.as_ref().is_none_or(|queues| queues.contains(queue));
     let mut lanes = db.prepare_cached(sql!("lanes"))?;
     let lanes: Vec<(i64, String, String)> =
         lanes.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
     let mut look = db.prepare_cached(sql!("waiting"))?;
-    let mut known =
-        lanes.iter().filter(|(_, queue, job_type)| served(queue) && set.job_types.contains(job_type));
+    let mut known = lanes.iter().filter(|(_, queue, job_type)| set.serves(queue) && set.knows(job_type));
     let pending =
         known.try_fold(false, |found, (lane, ..)| Ok::<_, rusqlite::Error>(found || look.exists([lane])?))?;
     let next_run_at = db.prepare_cached(sql!("next_run_at"))?.query_row([], |row| row.get(0)).optional()?;

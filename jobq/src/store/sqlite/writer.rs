@@ -4,7 +4,7 @@
 //! it, no future that may be dropped owns a transaction, and the workers' heartbeats are made here.
 
 use super::{
-    busy,
+    blames_one, busy,
     desk::Desk,
     files::Files,
     inbox::{Message, Queued, Want, give_back},
@@ -41,6 +41,8 @@ const COMPANY: Duration = Duration::from_secs(2);
 const SAFETY: Duration = Duration::from_millis(500);
 /// The same where there are no notifications.
 const WITHOUT_WATCH: Duration = Duration::from_millis(20);
+/// How long a store that is closed tries to write what it was told before.
+const LAST_TRIES: Duration = Duration::from_millis(500);
 
 /// The writing thread's own things.
 pub(super) struct Writer {
@@ -189,9 +191,6 @@ impl Writer {
             Ok(false) => {}
             Err(error) => self.complain("the database can't be read", &error),
         }
-        if let Err(moved) = self.files.check() {
-            self.state.moved = Some(moved);
-        }
     }
 
     fn foreign_commit(&mut self) -> rusqlite::Result<bool> {
@@ -282,11 +281,12 @@ impl Writer {
             self.take_all();
             self.expire(&mut batch);
             let nothing_left = batch.is_empty() && self.state.acts.is_empty();
-            if self.state.closing || (nothing_left && had_acts) {
+            let given_up = self.state.closing && began.elapsed() > LAST_TRIES;
+            if given_up || (nothing_left && had_acts) {
                 self.fail(batch, StoreError::Closed);
                 return None;
             }
-            if began.elapsed() > Duration::from_secs(5) {
+            if began.elapsed() > Duration::from_secs(5) && self.may_complain() {
                 let holder = self.files.holder();
                 self.complain("the write lock is not to be had", &holder);
             }
@@ -315,9 +315,8 @@ impl Writer {
             Ok(()) => {
                 self.state.committed_at = Some(Instant::now());
                 if let Err(moved) = self.files.check() {
-                    self.state.moved = Some(moved.clone());
-                    self.fail(batch, moved);
-                    return;
+                    self.fail(batch, moved.clone());
+                    return self.refuse_all(moved);
                 }
                 self.deliver(batch);
             }
@@ -330,7 +329,8 @@ impl Writer {
                         }
                     }
                 } else if batch.len() == 1 && blames_one(&error) {
-                    self.fail(batch, error.into());
+                    // Waiting mends it not: the file does not take this act as it is.
+                    self.fail(batch, StoreError::Invalid(error.to_string()));
                 } else {
                     self.complain("a write failed", &error);
                     self.fail_all(batch, error.into());
@@ -458,10 +458,14 @@ impl Writer {
 
     /// Says so in the log, every ten seconds at most.
     fn complain(&mut self, what: &str, why: &dyn std::fmt::Display) {
-        if self.state.complained_at.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+        if self.may_complain() {
             self.state.complained_at = Some(Instant::now());
             tracing::warn!(database = %self.files.path.display(), "{what}: {why}");
         }
+    }
+
+    fn may_complain(&self) -> bool {
+        self.state.complained_at.is_none_or(|at| at.elapsed() > Duration::from_secs(10))
     }
 }
 
@@ -471,10 +475,4 @@ impl Drop for Writer {
         self.gate.closed.store(true, Ordering::Release);
         self.let_go();
     }
-}
-
-/// Whether the error is about one row and not about the database.
-pub(super) fn blames_one(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
-    matches!(error.sqlite_error_code(), None | Some(ConstraintViolation | TooBig | TypeMismatch))
 }
