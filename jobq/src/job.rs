@@ -428,7 +428,7 @@ pub struct Late {
     pub text: Option<String>,
 }
 
-fn rfc3339<S: serde::Serializer>(at: &Millis, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rfc3339<S: serde::Serializer>(at: &Millis, to: S) -> Result<S::Ok, S::Error> {
     date(*at).serialize(to)
 }
 

@@ -470,8 +470,10 @@ pub struct WorkerRow {
     /// Rises with each beat.
     pub beats: i64,
     /// Its last beat; shown, never used to decide.
+    #[serde(serialize_with = "crate::job::rfc3339")]
     pub heartbeat_at: Millis,
     /// Its start; 0 where its row was deleted by hand, and it is known by the jobs that it holds alone.
+    #[serde(serialize_with = "crate::job::rfc3339")]
     pub started_at: Millis,
     /// What the machine itself says of the process.
     pub life: Life,
