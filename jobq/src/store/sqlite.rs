@@ -41,7 +41,7 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// Reading threads of one open store.
+/// Reading threads of one open store, for people.
 const READERS: usize = 2;
 /// Rows that one step of a prune looks at, and that one of its transactions deletes at most.
 const PRUNE_LOOKS: i64 = 20_000;
@@ -53,6 +53,8 @@ const PRUNE_ROWS: usize = 500;
 pub struct SqliteStore {
     inbox: Inbox,
     readers: Readers,
+    /// For what workers live by: no list of a person, however long, holds it up.
+    sentry: Readers,
     changed: watch::Receiver<u64>,
     side_car: Arc<SideCar>,
     tag: u32,
@@ -123,13 +125,14 @@ impl SqliteStore {
         };
         thread::Builder::new().name("jobq-write".into()).spawn(move || writer.run()).map_err(io)?;
         let readers = Readers::start(reading).map_err(io)?;
+        let sentry = Readers::start(vec![connect(false)?]).map_err(io)?;
         tracing::info!(
             database = %path.display(), sqlite = rusqlite::version(), synchronous = options.durability.name(),
             "queue opened"
         );
         let inbox = Inbox::new(to_writer);
         let (files, warned) = (Mutex::new(files), AtomicBool::new(false));
-        Ok(Self { inbox, readers, changed, side_car, tag, files, options, warned })
+        Ok(Self { inbox, readers, sentry, changed, side_car, tag, files, options, warned })
     }
 
     /// The database's full path.
@@ -305,12 +308,12 @@ impl Store for SqliteStore {
     }
 
     fn due(&self, set: Arc<ClaimSet>, _now: Millis) -> Answer<'_, Due> {
-        self.read(move |db| read::due(db, &set))
+        self.sentry.read(move |db| read::due(db, &set))
     }
 
     fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>> {
         let tag = self.tag;
-        self.read(move |db| read::running(db, tag, &workers))
+        self.sentry.read(move |db| read::running(db, tag, &workers))
     }
 
     fn register(&self, worker: NewWorker, now: Millis) -> Answer<'_, WorkerId> {
@@ -329,7 +332,7 @@ impl Store for SqliteStore {
 
     fn workers(&self) -> Answer<'_, Vec<WorkerRow>> {
         let side_car = self.side_car.clone();
-        self.read(move |db| read::workers(db, &side_car))
+        self.sentry.read(move |db| read::workers(db, &side_car))
     }
 
     fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()> {

@@ -72,6 +72,32 @@ async fn a_deadline_and_a_beat_may_be_as_long_as_a_duration_can_be() {
     site.is_well().await;
 }
 
+/// People's lists may take as long as they like: what a worker lives by is read beside them.
+#[tokio::test]
+async fn long_lists_hold_up_no_worker() {
+    let site = Site::new().await;
+    let worker = sign_in(&site.store).await;
+    soon(site.store.enqueue(jobs("a", 10_000), T0)).await.unwrap();
+    let lists: Vec<_> = (0..300).map(|_| site.store.counts()).collect();
+    let mut lists = std::pin::pin!(async {
+        for list in lists {
+            list.await.unwrap();
+        }
+    });
+    let looks = async {
+        assert!(site.store.due(set(&["a"]), T0).await.unwrap().pending);
+        assert_eq!(site.store.workers().await.unwrap()[0].id, worker);
+        assert_eq!(site.store.running(vec![worker]).await.unwrap(), []);
+    };
+    tokio::select! {
+        biased;
+        () = looks => {}
+        () = &mut lists => panic!("the workers' reads waited for all of the lists"),
+    }
+    soon(lists).await;
+    site.is_well().await;
+}
+
 /// What waits together may be more than one commit takes; it is stored in the order in which it came.
 #[tokio::test]
 async fn what_waited_together_is_all_stored_in_its_order() {

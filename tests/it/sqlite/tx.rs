@@ -285,7 +285,8 @@ async fn a_lock_held_by_others_is_busy_and_says_so() {
     let foreign = site.raw();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refusal = enqueue_in(&site.store, &mut app, jobs("a", 1)).await.unwrap_err();
-    assert!(matches!(refusal, StoreError::Busy { .. }), "{refusal:?}");
+    let StoreError::Busy { waited, .. } = refusal else { panic!("{refusal:?}") };
+    assert!(waited >= Duration::from_millis(40), "{waited:?}");
     assert!(refusal.to_string().contains("busy_timeout"), "{refusal}");
     foreign.execute_batch("ROLLBACK").unwrap();
     assert_eq!(enqueue_in(&site.store, &mut app, jobs("a", 1)).await.unwrap().len(), 1);

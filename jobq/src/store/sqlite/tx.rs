@@ -20,6 +20,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// The store that the jobs belong to, as far as this needs it.
@@ -41,7 +42,9 @@ pub(super) async fn enqueue_in(
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    check(&home, db).await?;
+    let began = Instant::now();
+    let refused = |error| refused(error, began.elapsed());
+    check(&home, db, refused).await?;
     let lanes: BTreeSet<(&str, &str)> = jobs.iter().map(|job| (&*job.queue, &*job.job_type)).collect();
     let lanes = json!(lanes).to_string();
     sqlx::query(sql!("lanes_in")).bind(lanes).execute(&mut *db).await.map_err(refused)?;
@@ -72,7 +75,11 @@ fn row(job: &NewJob, now: Millis) -> Value {
 }
 
 /// That the connection is on our file, and how durable its commits are.
-async fn check(home: &Home<'_>, db: &mut SqliteConnection) -> Result<(), StoreError> {
+async fn check(
+    home: &Home<'_>,
+    db: &mut SqliteConnection,
+    refused: impl Fn(sqlx::Error) -> StoreError,
+) -> Result<(), StoreError> {
     home.files.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     let ours = home.path.display().to_string();
     let found = match sqlx::query(sql!("foreign")).fetch_one(&mut *db).await {
@@ -85,13 +92,13 @@ async fn check(home: &Home<'_>, db: &mut SqliteConnection) -> Result<(), StoreEr
         }
         Err(error) => return Err(refused(error)),
     };
-    let tag: i64 = found.try_get(0).map_err(refused)?;
-    let theirs: String = found.try_get(1).map_err(refused)?;
+    let tag: i64 = found.try_get(0).map_err(&refused)?;
+    let theirs: String = found.try_get(1).map_err(&refused)?;
     let same_file = same_file(Path::new(&theirs), home.path);
     if !same_file || tag != i64::from(home.tag) {
         return Err(StoreError::OtherDatabase { theirs, ours });
     }
-    let synchronous: i64 = found.try_get(2).map_err(refused)?;
+    let synchronous: i64 = found.try_get(2).map_err(&refused)?;
     if synchronous < home.durability.pragma() && !home.warned.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "jobs enqueued with `in_tx` are as durable as the application's own connection, which has a lower \
@@ -107,7 +114,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|found| Some(found) == place(other))
 }
 
-fn refused(error: sqlx::Error) -> StoreError {
+fn refused(error: sqlx::Error, waited: Duration) -> StoreError {
     let code = error.as_database_error().and_then(|refusal| refusal.code());
     let holder = match code.as_deref() {
         Some("517") => {
@@ -120,5 +127,5 @@ fn refused(error: sqlx::Error) -> StoreError {
         }
         _ => return StoreError::Backend(std::sync::Arc::new(error)),
     };
-    StoreError::Busy { waited: std::time::Duration::ZERO, holder: holder.into() }
+    StoreError::Busy { waited, holder: holder.into() }
 }
