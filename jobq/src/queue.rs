@@ -33,6 +33,7 @@ mod open;
 
 pub use current::{NoQueue, spawn};
 use open::Settings;
+pub(crate) use open::environment;
 pub use open::{EnvError, JobQueueOptions};
 
 /// A handle to a queue of jobs in a store. Cloning it is cheap and gives the same queue.

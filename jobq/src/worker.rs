@@ -19,7 +19,7 @@ use crate::{
     executor::Executor,
     job::{Timeout, WorkerId},
     maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat, trouble_wait},
-    queue::{EnvError, JobQueue, check_queue_name},
+    queue::{EnvError, JobQueue, check_queue_name, environment},
     registry::{DataMap, MissingData, Registry, RegistryError},
     store::{NewWorker, StoreError},
 };
@@ -101,9 +101,7 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::Env`] names the variable and says what to write.
     pub fn from_env(queue: &JobQueue) -> Result<Option<Self>, WorkerError> {
-        Self::from_vars(queue, |variable| {
-            std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
-        })
+        Self::from_vars(queue, environment)
     }
 
     /// The same from wherever a program keeps its settings: `look_up` gives the value of a variable.

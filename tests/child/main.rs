@@ -20,6 +20,7 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["lock", path] => lock(path),
+        ["byte", side_car, byte] => lock_byte(side_car, byte.parse().unwrap()),
         ["hog", path, hold, gap] => {
             hog(path, [hold, gap].map(|millis| Duration::from_millis(millis.parse().unwrap())))
         }
@@ -67,6 +68,20 @@ fn lock(path: &str) {
     heard();
     db.execute_batch("COMMIT").unwrap();
     println!("unlocked");
+    heard();
+}
+
+/// Holds the byte of a worker that is not its own.
+fn lock_byte(side_car: &str, byte: i64) {
+    use nix::{
+        fcntl::{FcntlArg, fcntl},
+        libc,
+    };
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(side_car).unwrap();
+    let (l_type, l_whence) = (libc::F_WRLCK as _, libc::SEEK_SET as _);
+    fcntl(&file, FcntlArg::F_SETLK(&libc::flock { l_type, l_whence, l_start: byte, l_len: 1, l_pid: 0 }))
+        .unwrap();
+    println!("held");
     heard();
 }
 

@@ -260,7 +260,8 @@ fn database(
         .map_err(|error| EnvError { value: None, ..error })
 }
 
-fn environment(variable: &str) -> Option<String> {
+/// A variable of the process; what is no UTF-8 is shown with marks in it, and so refused by name.
+pub(crate) fn environment(variable: &str) -> Option<String> {
     std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
 }
 

@@ -173,6 +173,27 @@ async fn a_buried_worker_that_beats_is_there_again() {
     site.is_well().await;
 }
 
+/// Its byte was not to be had: what the kernel says of that byte is then said of somebody else, and only beats decide.
+#[tokio::test]
+async fn a_worker_whose_byte_was_not_to_be_had_is_never_taken_for_gone() {
+    let site = Site::new().await;
+    let bystander = sign_in(&site.store).await;
+    let side_car = site.path.with_file_name("app.db-jobq");
+    let mut child = Child::start("byte", &[side_car.to_str().unwrap(), &(bystander.0 + 1).to_string()]);
+    child.expect("held");
+    let worker = sign_in(&site.store).await;
+    assert_eq!(worker.0, bystander.0 + 1);
+    assert_eq!(life(&site.store, worker).await, Some(Life::Unknown));
+    child.kill();
+    assert_eq!(
+        life(&site.store, worker).await,
+        Some(Life::Unknown),
+        "not gone, now that nobody holds the byte"
+    );
+    assert_eq!(life(&site.store, bystander).await, Some(Life::Alive));
+    site.is_well().await;
+}
+
 /// The store is dropped without a word while the database is locked: its workers must not look alive for as long as
 /// the process lives.
 #[tokio::test]
