@@ -94,7 +94,7 @@ pub(crate) fn samples() -> Figures {
 
 /// What all threads of this program have run so far.
 pub(crate) fn cpu_time() -> Duration {
-    let ran = |thread: fs::DirEntry| {
+    let ran = |thread: fs::DirEntry| -> Option<u64> {
         let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
     };
