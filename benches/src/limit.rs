@@ -35,6 +35,11 @@ const CLAIM_SOME: &str = "
     WHERE id IN (SELECT id FROM job WHERE state = 0 AND run_at <= ?1 ORDER BY priority DESC, id LIMIT ?2)
     RETURNING id, payload";
 
+const LAY: &str = "
+    INSERT INTO job (queue, kind, payload, state, priority, run_at, created_at)
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+    SELECT 'default', 'email', ?2, ?3, ?4, ?5, ?6 FROM n";
+
 enum Act {
     Insert(Vec<Payload>, oneshot::Sender<()>),
     Claim(oneshot::Sender<Vec<(i64, Payload)>>),
@@ -91,6 +96,23 @@ impl Subject for Limit {
         tokio::spawn(look(db, self.wake.clone()));
         tokio::spawn(work(self.clone()));
     }
+
+    /// What a real queue would have: finished rows, and rows of tomorrow in a state of their own. There are no types.
+    async fn lay(&self, what: &str, rows: u64) -> Result<(), String> {
+        let (state, priority, delay) = match what {
+            "finished" => (2, 0, 0),
+            "future" => (3, 9, 86_400_000),
+            other => return Err(format!("it has no rows {other:?}")),
+        };
+        let laid = async {
+            let mut db = SqliteConnection::connect_with(&self.options).await?;
+            let lay = sqlx::query(LAY).bind(rows as i64).bind(json(&Payload::numbered(0)));
+            let now = now_ms();
+            lay.bind(state).bind(priority).bind(now + delay).bind(now).execute(&mut db).await?;
+            sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut db).await
+        };
+        laid.await.map(drop).map_err(|error| error.to_string())
+    }
 }
 
 /// Ends, by a panic that the task's end makes known to all who wait, when the database fails.
@@ -115,7 +137,7 @@ async fn transaction(db: &mut SqliteConnection, acts: &mut Vec<Act>, wake: &Noti
             Act::Claim(reply) => claimers.push(reply),
         }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64);
+    let now = now_ms();
     let many = usize::from(!rows.is_empty()) + usize::from(!finished.is_empty()) + claimers.len() > 1;
     if many {
         sqlx::query("BEGIN IMMEDIATE").execute(&mut *db).await?;
@@ -148,6 +170,10 @@ async fn transaction(db: &mut SqliteConnection, acts: &mut Vec<Act>, wake: &Noti
         wake.notify_one();
     }
     Ok(())
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64)
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {

@@ -48,7 +48,11 @@ pub(crate) async fn counted(result: impl Future<Output = Result<(), String>>) {
     }
 }
 
-pub(crate) fn now_ns() -> u64 {
+/// Nanoseconds of Unix time.
+///
+/// # Panics
+/// Where the clock is before 1970 or after 2554.
+pub fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
     u64::try_from(now.as_nanos()).expect("the clock is before 2554")
 }

@@ -2,14 +2,14 @@
 //! what is timed.
 //!
 //! A queue is a program of its own (the peers' SQLite libraries can't be linked together) that implements [`Subject`]
-//! and calls [`run`]. It is started as `PROGRAM WORK FILE key=value…` and answers with one line of JSON on standard
-//! output: the figures' names and values.
+//! and calls [`run`]. It is started as `PROGRAM work WORK FILE key=value…` and answers with one line of JSON on
+//! standard output: the figures' names and values.
 
 mod figures;
 
-pub use figures::{Figures, handle};
+pub use figures::{Figures, handle, now_ns};
 
-use figures::{done, errors, last_at, now_ns, samples};
+use figures::{done, errors, last_at, samples};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -32,13 +32,14 @@ pub struct Payload {
 }
 
 impl Payload {
-    fn new(number: u64) -> Self {
+    /// One that is not stamped.
+    pub fn numbered(number: u64) -> Self {
         let email = format!("user{number:07}@example.com");
         Self { user_id: number, email, template: "welcome-to-the-service".into(), t: 0 }
     }
 
     fn stamped(number: u64) -> Self {
-        Self { t: now_ns(), ..Self::new(number) }
+        Self { t: now_ns(), ..Self::numbered(number) }
     }
 }
 
@@ -59,6 +60,13 @@ pub trait Subject: Clone + Send + Sync + 'static {
 
     /// Starts a worker that lives as long as the program and calls [`handle`] for each job.
     fn start(&self) -> impl Future<Output = ()> + Send;
+
+    /// Rows that no worker of this bench may claim: `finished`, in the `future` and of higher priority, or of a type
+    /// that is `unknown` to the worker.
+    fn lay(&self, what: &str, rows: u64) -> impl Future<Output = Result<(), String>> + Send {
+        let refused = Err(format!("{rows} rows, {what}: this queue has no way to lay them"));
+        async { refused }
+    }
 }
 
 /// The settings that a program was started with.
@@ -122,6 +130,7 @@ pub async fn run(settings: &Settings, queue: impl Subject) -> ! {
         // The file is laid; nothing else.
         "open" => Figures::default(),
         "fill" => bulk(&queue, jobs, Duration::MAX).await,
+        "lay" => lay(&queue, settings.text("what", "finished"), jobs).await,
         "one" => one(&queue, jobs, limit).await,
         "tasks" => from_tasks(&queue, jobs, limit).await.0,
         "bulk" => bulk(&queue, jobs, limit).await,
@@ -133,6 +142,10 @@ pub async fn run(settings: &Settings, queue: impl Subject) -> ! {
         "idle" => idle(&queue, Duration::from_secs(settings.number("seconds", 10))).await,
         other => panic!("there is no work {other:?}"),
     };
+    if settings.work == "drain" {
+        // The ends of the last jobs are stored, so that they are not run again by who uses the file next.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
     figures.set("errors", errors() as f64);
     println!("{figures}");
     // What the queue still does in the background is nobody's business.
@@ -144,7 +157,7 @@ async fn one(queue: &impl Subject, jobs: u64, limit: Duration) -> Figures {
     let began = Instant::now();
     let mut sent = 0;
     while sent < jobs && began.elapsed() < limit {
-        figures::counted(queue.enqueue(Payload::new(sent))).await;
+        figures::counted(queue.enqueue(Payload::numbered(sent))).await;
         sent += 1;
     }
     Figures::rate(sent, began.elapsed())
@@ -158,7 +171,7 @@ async fn from_tasks(queue: &impl Subject, jobs: u64, limit: Duration) -> (Figure
         tokio::spawn(async move {
             let mut sent = 0;
             while sent < jobs / TASKS && began.elapsed() < limit {
-                figures::counted(queue.enqueue(Payload::new(task * jobs + sent))).await;
+                figures::counted(queue.enqueue(Payload::numbered(task * jobs + sent))).await;
                 sent += 1;
             }
             sent
@@ -178,27 +191,33 @@ async fn bulk(queue: &impl Subject, jobs: u64, limit: Duration) -> Figures {
     let mut sent = 0;
     while sent < jobs && began.elapsed() < limit {
         let end = (sent + BULK).min(jobs);
-        figures::counted(queue.bulk((sent..end).map(Payload::new).collect())).await;
+        figures::counted(queue.bulk((sent..end).map(Payload::numbered).collect())).await;
         sent = end;
     }
     Figures::rate(sent, began.elapsed())
 }
 
+/// W6: rows that are in the way, or not.
+async fn lay(queue: &impl Subject, what: &str, rows: u64) -> Figures {
+    figures::counted(queue.lay(what, rows)).await;
+    Figures::of("rows", rows as f64)
+}
+
 /// W3 and W6: from the start of a worker to the last handler, over a backlog that was laid before.
 async fn drain(queue: &impl Subject, jobs: u64, limit: Duration) -> Figures {
-    let began = Instant::now();
+    let began = (Instant::now(), now_ns());
     queue.start().await;
-    let (ran, took) = until(jobs, began, limit).await;
-    Figures::rate(ran, took)
+    ran(jobs, began, limit).await
 }
 
 /// W4: 64 tasks enqueue while a worker runs what they bring.
 async fn both(queue: &impl Subject, jobs: u64, limit: Duration) -> Figures {
     queue.start().await;
-    let began = Instant::now();
+    let began = (Instant::now(), now_ns());
     let (_, sent) = from_tasks(queue, jobs, limit).await;
-    let (ran, took) = until(sent, began, limit).await;
-    Figures::rate(ran, took)
+    let mut figures = ran(sent, began, limit).await;
+    figures.set("sent", sent as f64);
+    figures
 }
 
 /// W5 in one process: one job at a time for an idle worker, from the call of enqueue to the start of its handler.
@@ -207,9 +226,9 @@ async fn latency(queue: &impl Subject, jobs: u64, settings: &Settings) -> Figure
     tokio::time::sleep(Duration::from_millis(500)).await;
     let began = Instant::now();
     for number in 0..jobs {
-        tokio::time::sleep(pause(settings)).await;
+        tokio::time::sleep(Duration::from_micros(settings.number("pause_us", 10_000))).await;
         figures::counted(queue.enqueue(Payload::stamped(number))).await;
-        let (ran, _) = until(number + 1, Instant::now(), settings.limit()).await;
+        let ran = until(number + 1, Instant::now(), settings.limit()).await;
         if ran <= number || began.elapsed() > settings.limit() {
             break;
         }
@@ -217,20 +236,18 @@ async fn latency(queue: &impl Subject, jobs: u64, settings: &Settings) -> Figure
     samples()
 }
 
-/// W5 across processes, the enqueuing one.
+/// W5 across processes, the enqueuing one. Its pauses vary, so that it keeps no step with who looks at intervals.
 async fn produce(queue: &impl Subject, jobs: u64, settings: &Settings) -> Figures {
+    let (pause, vary) = (settings.number("pause_us", 10_000), settings.number("vary_us", 3_000));
     let began = Instant::now();
     let mut sent = 0;
     while sent < jobs && began.elapsed() < settings.limit() {
-        tokio::time::sleep(pause(settings)).await;
+        // tokio's timers count whole milliseconds. This is the main thread, no task waits for it.
+        std::thread::sleep(Duration::from_micros(pause + sent * 1_237 % vary.max(1)));
         figures::counted(queue.enqueue(Payload::stamped(sent))).await;
         sent += 1;
     }
     Figures::of("sent", sent as f64)
-}
-
-fn pause(settings: &Settings) -> Duration {
-    Duration::from_micros(settings.number("pause_us", 10_000))
 }
 
 /// W5 across processes and W8, a working one: says `ready`, starts when it is told to by a line on standard input (or
@@ -281,10 +298,18 @@ async fn idle(queue: &impl Subject, over: Duration) -> Figures {
     figures
 }
 
-/// Waits until `jobs` handlers ran, or the limit is over; how many did, and how long after `began`.
-async fn until(jobs: u64, began: Instant, limit: Duration) -> (u64, Duration) {
+/// The rate of `jobs` handlers from `began` to the last of them, or of those that ran until the limit.
+async fn ran(jobs: u64, (began, began_ns): (Instant, u64), limit: Duration) -> Figures {
+    match until(jobs, began, limit).await {
+        ran if ran < jobs => Figures::rate(ran, began.elapsed()),
+        ran => Figures::rate(ran, Duration::from_nanos(last_at().saturating_sub(began_ns))),
+    }
+}
+
+/// Waits until `jobs` handlers ran, or the limit is over; how many did.
+async fn until(jobs: u64, began: Instant, limit: Duration) -> u64 {
     while done() < jobs && began.elapsed() < limit {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    (done(), began.elapsed())
+    done()
 }
