@@ -1,7 +1,7 @@
 //! One claimed job → one Verdict: running it, and apart from that the pure step from what happened to what follows.
 
 use crate::{
-    context::{CancelSwitch, JobContext},
+    context::JobContext,
     job::{AttemptOutcome, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
     registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
     retry::Backoff,
@@ -12,12 +12,9 @@ use std::{
     any::Any,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Waker},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
@@ -25,6 +22,8 @@ use tracing::Span;
 
 mod threads;
 use threads::Threads;
+
+pub use crate::context::{Order, Orders};
 
 /// A single poll of a handler that takes longer than this is named in a warning: it held a thread of the runtime.
 const LONG_POLL: Duration = Duration::from_secs(1);
@@ -176,67 +175,6 @@ impl Terms {
 
 // ---- running -------------------------------------------------------------------------------------------
 
-/// What a worker tells a running attempt; a later one only goes further.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Order {
-    /// Go on.
-    #[default]
-    Run,
-    /// The worker stops: `ctx.cancelled()` fires, the handler may still end by itself.
-    Cancel,
-    /// The lease is lost: `ctx.cancelled()` fires, an async handler is dropped.
-    Lost,
-    /// The worker's time is up: whatever still runs is let go.
-    Drop,
-}
-
-/// The line on which a worker gives orders to one running attempt.
-#[derive(Debug)]
-pub struct Orders {
-    latest: Mutex<(Order, Option<Waker>)>,
-    switch: CancelSwitch,
-    overdue: AtomicBool,
-}
-
-impl Orders {
-    /// The line to the attempt whose context `switch` belongs to.
-    pub fn new(switch: CancelSwitch) -> Self {
-        Self { latest: Mutex::default(), switch, overdue: AtomicBool::new(false) }
-    }
-
-    /// Gives an order; one that does not go further than those before is none, and `false` is given.
-    pub fn give(&self, order: Order) -> bool {
-        let waker = {
-            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            if order <= latest.0 {
-                return false;
-            }
-            latest.0 = order;
-            latest.1.take()
-        };
-        self.switch.fire();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        true
-    }
-
-    /// Whether the attempt's time is over and its `blocking` body has not returned.
-    pub fn is_overdue(&self) -> bool {
-        self.overdue.load(Ordering::Relaxed)
-    }
-
-    /// The latest order; the next one wakes `cx`.
-    fn look(&self, cx: &Context<'_>) -> Order {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut latest.1 {
-            Some(waker) => waker.clone_from(cx.waker()),
-            empty => *empty = Some(cx.waker().clone()),
-        }
-        latest.0
-    }
-}
-
 /// A future on its way to a thread of its own.
 pub type Body = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
@@ -265,51 +203,42 @@ impl Executor {
     ///
     /// # Cancel safety
     /// Dropping the future drops an async handler with it; a `blocking` one is left to itself.
-    pub async fn attempt(
-        &self,
-        entry: &'static JobEntry,
-        job: Arc<Claimed>,
-        ctx: JobContext,
-        orders: &Orders,
-    ) -> Verdict {
-        let terms = Terms {
-            attempt: job.attempt,
-            max_attempts: job.max_attempts,
-            backoff: job.backoff,
-            policy: entry.backoff,
+    pub async fn attempt(&self, entry: &'static JobEntry, ctx: &JobContext) -> Verdict {
+        let ending = match entry.blocking {
+            // On the heap: the future of all other attempts is not to be as large as this one.
+            true => outlived(Box::pin(self.on_own_thread(entry, ctx)).as_mut()).await,
+            false => outlived(pin!(self.in_place(entry, ctx))).await,
         };
-        let ending = outlived(async {
-            match entry.blocking {
-                true => self.on_own_thread(entry, job.clone(), ctx, orders).await,
-                false => self.in_place(entry, &job, &ctx, orders).await,
-            }
-        });
-        let ending = ending.await;
+        self.conclude(ending, entry, ctx.job())
+    }
+
+    fn conclude(&self, ending: Ending, entry: &JobEntry, job: &Claimed) -> Verdict {
+        // Success is what happens all the time, and needs no clock.
+        if let Ending::Returned(Ok(None)) = ending {
+            return Verdict::Complete { result: None };
+        }
+        let Claimed { attempt, max_attempts, backoff, .. } = *job;
+        let terms = Terms { attempt, max_attempts, backoff, policy: entry.backoff };
         let now = self.clock.now();
         // A user's Display can panic as well.
         let verdict = caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
             let text = format!("its error could not be written: panicked: {panic}");
             verdict(Ending::NotStarted(text), &terms, now, fastrand::f64())
         });
-        tell(&job, &verdict, now);
+        tell(job, &verdict, now);
         verdict
     }
 
-    async fn in_place(
-        &self,
-        entry: &'static JobEntry,
-        job: &Claimed,
-        ctx: &JobContext,
-        orders: &Orders,
-    ) -> Ending {
+    async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
+        let job = ctx.job();
         let span = span_of(job);
-        let mut body = match start(entry, job, ctx, &self.data, &span) {
+        let mut body = match start(entry, ctx, &self.data, &span) {
             Ok(body) => body,
             Err(ending) => return ending,
         };
         let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
         let ending = poll_fn(|cx| {
-            let order = orders.look(cx);
+            let order = ctx.order(cx);
             if let Poll::Ready(ending) = poll_body(&mut body, cx, &span, job) {
                 return Poll::Ready(given_up(ending, order));
             }
@@ -322,7 +251,7 @@ impl Executor {
             let Poll::Ready(after) = limit.poll(cx) else {
                 return Poll::Pending;
             };
-            orders.switch.fire();
+            ctx.expire();
             let _last_chance = poll_body(&mut body, cx, &span, job);
             Poll::Ready(Ending::TimedOut(after))
         })
@@ -337,23 +266,18 @@ impl Executor {
         }
     }
 
-    async fn on_own_thread(
-        &self,
-        entry: &'static JobEntry,
-        job: Arc<Claimed>,
-        ctx: JobContext,
-        orders: &Orders,
-    ) -> Ending {
+    async fn on_own_thread(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
+        let job = ctx.job();
         let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
-        let mut returned = match self.lend_thread(entry, job.clone(), ctx) {
+        let mut returned = match self.lend_thread(entry, ctx.clone()) {
             Ok(returned) => returned,
             Err(error) => return Ending::NotStarted(format!("no thread for a blocking job: {error}")),
         };
         let mut over = None;
         poll_fn(|cx| {
-            let order = orders.look(cx);
+            let order = ctx.order(cx);
             if order >= Order::Lost {
-                orders.overdue.store(true, Ordering::Relaxed);
+                ctx.set_overdue();
             }
             if let Poll::Ready(ending) = Pin::new(&mut returned).poll(cx) {
                 let ending = ending.unwrap_or_else(|_| Ending::Panicked("its thread ended".into()));
@@ -366,9 +290,9 @@ impl Executor {
                 && let Poll::Ready(after) = limit.poll(cx)
             {
                 over = Some(after);
-                orders.overdue.store(true, Ordering::Relaxed);
-                orders.switch.fire();
-                let (id, job_type) = (job.id, &job.job_type);
+                ctx.set_overdue();
+                ctx.expire();
+                let (id, job_type) = (job.id, &*job.job_type);
                 tracing::warn!(%id, job_type, ?after, "a blocking job is past its time-out: it was told to stop and keeps lease and slot until it returns");
             }
             Poll::Pending
@@ -380,14 +304,13 @@ impl Executor {
     fn lend_thread(
         &self,
         entry: &'static JobEntry,
-        job: Arc<Claimed>,
         ctx: JobContext,
     ) -> std::io::Result<oneshot::Receiver<Ending>> {
         let (tell, told) = oneshot::channel();
         let data = self.data.clone();
         let body: Body = Box::pin(async move {
-            let span = span_of(&job);
-            let mut body = match start(entry, &job, &ctx, &data, &span) {
+            let span = span_of(ctx.job());
+            let mut body = match start(entry, &ctx, &data, &span) {
                 Ok(body) => body,
                 Err(ending) => return ending,
             };
@@ -410,7 +333,8 @@ impl Executor {
 /// Tells operators of an attempt that did not succeed.
 fn tell(job: &Claimed, verdict: &Verdict, now: Millis) {
     let Verdict::Fail { outcome, error, next } = verdict else { return };
-    let Claimed { id, job_type, attempt, max_attempts, .. } = job;
+    let Claimed { id, attempt, max_attempts, .. } = job;
+    let job_type = &*job.job_type;
     match next {
         Next::At(at) => {
             let again_in = Duration::from_millis(at.saturating_sub(now).unsigned_abs());
@@ -455,12 +379,10 @@ impl<'a> Limit<'a> {
 
 /// The ending of `attempt`, also where something of the handler's panics outside its body, such as the drop of an error
 /// that nobody wants any more: an attempt without an end would keep its slot for ever.
-async fn outlived(attempt: impl Future<Output = Ending>) -> Ending {
-    let mut attempt = std::pin::pin!(attempt);
-    poll_fn(|cx| {
+fn outlived(mut attempt: Pin<&mut impl Future<Output = Ending>>) -> impl Future<Output = Ending> {
+    poll_fn(move |cx| {
         caught(|| attempt.as_mut().poll(cx)).unwrap_or_else(|panic| Poll::Ready(Ending::Panicked(panic)))
     })
-    .await
 }
 
 /// An error after the worker's call to stop is the handler giving up, not failing: it costs no attempt.
@@ -474,19 +396,18 @@ fn given_up(ending: Ending, order: Order) -> Ending {
 }
 
 fn span_of(job: &Claimed) -> Span {
-    tracing::info_span!("job", id = %job.id, job_type = job.job_type, attempt = job.attempt)
+    tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt)
 }
 
 /// Decodes the payload and makes the handler's future.
 fn start<'a>(
     entry: &'static JobEntry,
-    job: &'a Claimed,
     ctx: &'a JobContext,
     data: &'a DataMap,
     span: &Span,
 ) -> Result<Attempting<'a>, Ending> {
     let _inside = span.enter();
-    match caught(|| (entry.run)(&job.payload, ctx, data)) {
+    match caught(|| (entry.run)(&ctx.job().payload, ctx, data)) {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
         Err(panic) => Err(Ending::Panicked(panic)),
@@ -499,7 +420,7 @@ fn poll_body(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span, job: 
     let polled = poll_quietly(body, cx, span);
     let held = begun.elapsed();
     if held >= LONG_POLL {
-        let (id, job_type) = (job.id, &job.job_type);
+        let (id, job_type) = (job.id, &*job.job_type);
         tracing::warn!(%id, job_type, ?held, "a job held a thread of the runtime without awaiting; mark its function `blocking`");
     }
     polled

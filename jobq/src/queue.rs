@@ -31,6 +31,7 @@ use std::{fmt, sync::Arc};
 mod current;
 mod open;
 
+pub(crate) use current::worker_here;
 pub use current::{NoQueue, spawn};
 use open::Settings;
 pub(crate) use open::environment;

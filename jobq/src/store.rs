@@ -203,10 +203,10 @@ pub struct Claimed {
     pub id: JobId,
     /// The right to it.
     pub lease: Lease,
-    /// The stored name of its function.
-    pub job_type: String,
-    /// The lane of work.
-    pub queue: String,
+    /// The stored name of its function; shared by the jobs of one claim.
+    pub job_type: Arc<str>,
+    /// The lane of work; shared likewise.
+    pub queue: Arc<str>,
     /// JSON text.
     pub payload: String,
     /// 1 = first run.

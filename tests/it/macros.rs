@@ -245,7 +245,7 @@ fn context(attempt: u32) -> (JobContext, CancelSwitch) {
         timeout: None,
         backoff: None,
     };
-    JobContext::new(Arc::new(claimed))
+    JobContext::new(claimed)
 }
 
 /// Runs the entry as a worker does: JSON in, JSON out.

@@ -10,8 +10,17 @@ use std::{
 };
 
 tokio::task_local! {
-    static HERE: JobQueue;
+    static HERE: Here;
 }
+
+/// What surrounds a task: a scope of a test, or the worker whose job it is.
+#[derive(Clone)]
+struct Here {
+    queue: JobQueue,
+    /// The key of the worker whose handler this is.
+    worker: Option<u64>,
+}
+
 static SCOPED: AtomicBool = AtomicBool::new(false);
 static INSTALLED: RwLock<Option<JobQueue>> = RwLock::new(None);
 
@@ -33,12 +42,13 @@ impl JobQueue {
     /// may not be meant.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPED.store(true, Ordering::Relaxed);
-        self.enter(future).await
+        HERE.scope(Here { queue: self.clone(), worker: worker_here() }, future).await
     }
 
-    /// Runs a job of this queue: what it enqueues goes to this queue too.
-    pub(crate) async fn enter<F: Future>(&self, future: F) -> F::Output {
-        HERE.scope(self.clone(), future).await
+    /// Surrounds a handler of the worker with this key: what it enqueues goes to this queue, and
+    /// [`worker_here`] knows it.
+    pub(crate) fn enter<F: Future>(self, worker: u64, handler: F) -> impl Future<Output = F::Output> {
+        HERE.scope(Here { queue: self, worker: Some(worker) }, handler)
     }
 
     /// The queue that an enqueue without `on(&queue)` goes to here and now.
@@ -46,7 +56,7 @@ impl JobQueue {
     /// # Errors
     /// [`NoQueue`] says what to write.
     pub fn current() -> Result<Self, NoQueue> {
-        if let Ok(queue) = HERE.try_with(Self::clone) {
+        if let Ok(queue) = HERE.try_with(|here| here.queue.clone()) {
             return Ok(queue);
         }
         if SCOPED.load(Ordering::Relaxed) {
@@ -55,6 +65,11 @@ impl JobQueue {
         let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
         installed.clone().ok_or(NoQueue::NoneInstalled)
     }
+}
+
+/// The key of the worker whose handler calls this.
+pub(crate) fn worker_here() -> Option<u64> {
+    HERE.try_with(|here| here.worker).ok().flatten()
 }
 
 /// `tokio::spawn` that keeps the queue of the running job or of the scope that it is called in.
@@ -66,8 +81,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    match HERE.try_with(JobQueue::clone) {
-        Ok(queue) => tokio::spawn(HERE.scope(queue, future)),
+    match HERE.try_with(|here| here.queue.clone()) {
+        // The worker waits for its handler, not for what that has spawned.
+        Ok(queue) => tokio::spawn(HERE.scope(Here { queue, worker: None }, future)),
         Err(_) => tokio::spawn(future),
     }
 }

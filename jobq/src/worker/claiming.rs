@@ -160,7 +160,7 @@ impl LeaseCheck {
         let ours: HashSet<_> = running.iter().map(|job| (job.id, job.lease)).collect();
         // Held before the look and still held after it: so it was running all the time, and if it was not seen so,
         // it is not ours.
-        held.retain(|held| !ours.contains(&(held.id, held.lease)) && self.core.still_holds(held));
+        held.retain(|held| !ours.contains(&(held.id(), held.lease())) && self.core.still_holds(held));
         held.iter().for_each(|held| self.tell(held));
         Ok(())
     }
@@ -169,7 +169,7 @@ impl LeaseCheck {
         if held.orders.give(Order::Lost)
             && let Some(left_out) = self.core.quiet().turn()
         {
-            tracing::warn!(id = %held.id, job_type = held.job_type, lease = held.lease, left_out, "a running job is no longer ours: its handler is told to stop");
+            tracing::warn!(id = %held.id(), job_type = held.entry.job_type, lease = held.lease(), left_out, "a running job is no longer ours: its handler is told to stop");
         }
     }
 }

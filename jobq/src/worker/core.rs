@@ -6,15 +6,13 @@ use crate::{
     executor::{Body, Executor, Order, Orders, Verdict},
     job::{JobId, Lease},
     maintenance::{Asking, Identity, Quiet},
-    queue::JobQueue,
-    registry::Registry,
+    queue::{JobQueue, worker_here},
+    registry::{JobEntry, Registry},
     store::{ClaimSet, Claimed, Completion, Failure, Release, Snooze, Store, StoreError},
     time::Clock,
 };
 use std::{
-    collections::HashMap,
     fmt,
-    future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -51,14 +49,66 @@ impl Wish {
 }
 
 /// A job that runs here.
+#[derive(Clone)]
 pub(super) struct Held {
-    pub(super) id: JobId,
-    pub(super) lease: Lease,
-    pub(super) job_type: &'static str,
-    pub(super) blocking: bool,
+    pub(super) entry: &'static JobEntry,
     /// When it was started, on the steady clock.
     pub(super) since: Duration,
     pub(super) orders: Orders,
+    place: usize,
+}
+
+impl Held {
+    pub(super) fn id(&self) -> JobId {
+        self.orders.job().id
+    }
+
+    pub(super) fn lease(&self) -> Lease {
+        self.orders.job().lease
+    }
+}
+
+/// The jobs that run, each in a place of its own until it ends.
+#[derive(Default)]
+struct Places {
+    taken: Vec<Option<Held>>,
+    free: Vec<usize>,
+}
+
+impl Places {
+    fn len(&self) -> usize {
+        self.taken.len() - self.free.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.taken.iter().flatten()
+    }
+
+    fn put(&mut self, entry: &'static JobEntry, since: Duration, orders: Orders) -> usize {
+        let place = self.free.pop().unwrap_or(self.taken.len());
+        let held = Some(Held { entry, since, orders, place });
+        match self.taken.get_mut(place) {
+            Some(free) => *free = held,
+            None => self.taken.push(held),
+        }
+        place
+    }
+
+    /// Takes the job of this context out of its place; `None`: it is not there any more.
+    fn take(&mut self, place: usize, job: &JobContext) -> Option<Held> {
+        let held = self.taken.get_mut(place)?.take_if(|held| held.orders.reach(job))?;
+        self.free.push(place);
+        Some(held)
+    }
+
+    fn has(&self, held: &Held) -> bool {
+        let there = self.taken.get(held.place).and_then(Option::as_ref);
+        there.is_some_and(|there| there.orders.are_as(&held.orders))
+    }
+
+    fn take_all(&mut self) -> Vec<Held> {
+        std::mem::take(self).taken.into_iter().flatten().collect()
+    }
 }
 
 /// Ends that wait to be stored, one list for each method of the store.
@@ -75,7 +125,7 @@ impl Batch {
         self.completions.len() + self.failures.len() + self.snoozes.len() + self.releases.len()
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = JobId> {
+    fn ids(&self) -> impl Iterator<Item = JobId> {
         let ends = self.completions.iter().map(|end| end.id).chain(self.failures.iter().map(|end| end.id));
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
@@ -96,10 +146,17 @@ impl Batch {
 /// Running jobs and ends on their way into the store: who leaves one list is in the next before the lock is let go.
 #[derive(Default)]
 struct Floor {
-    held: HashMap<(JobId, Lease), Arc<Held>>,
+    held: Places,
     outbox: Batch,
-    writing: Vec<JobId>,
+    writing: Option<Arc<Batch>>,
     stuck_threads: usize,
+}
+
+impl Floor {
+    /// How many ends are not stored.
+    fn unsettled(&self) -> usize {
+        self.outbox.len() + self.writing.as_ref().map_or(0, |batch| batch.len())
+    }
 }
 
 #[derive(Default)]
@@ -237,7 +294,7 @@ impl Core {
     pub(super) fn room(&self) -> usize {
         let slots = self.settings.concurrency;
         let floor = self.floor();
-        let (running, waiting) = (floor.held.len(), floor.outbox.len() + floor.writing.len());
+        let (running, waiting) = (floor.held.len(), floor.unsettled());
         slots.saturating_sub(running).min((2 * slots).saturating_sub(running + waiting))
     }
 
@@ -247,47 +304,46 @@ impl Core {
         let wish = self.wish.borrow();
         let since = self.clock().steady();
         let mut started = Vec::with_capacity(claimed.len());
+        let mut given_back = false;
+        let mut latest: Option<&'static JobEntry> = None;
         let mut floor = self.floor();
-        let waiting = floor.outbox.len();
         for job in claimed {
-            let entry = self.known.get(&job.job_type).filter(|_| wish.claims());
-            let Some(entry) = entry else {
+            // Most jobs of one claim are of one type.
+            let same = latest.filter(|entry| *entry.job_type == *job.job_type);
+            latest = same.or_else(|| self.known.get(&job.job_type));
+            let Some(entry) = latest.filter(|_| wish.claims()) else {
                 floor.outbox.push(job.id, job.lease, Verdict::Release);
+                given_back = true;
                 continue;
             };
-            let job = Arc::new(job);
-            let (ctx, switch) = JobContext::new(job.clone());
-            let (id, lease) = (job.id, job.lease);
-            let (job_type, blocking) = (entry.job_type, entry.blocking);
-            let held = Arc::new(Held { id, lease, job_type, blocking, since, orders: Orders::new(switch) });
-            floor.held.insert((id, lease), held.clone());
-            started.push((entry, job, ctx, held));
+            let (ctx, switch) = JobContext::new(job);
+            let place = floor.held.put(entry, since, Orders::new(switch));
+            started.push((entry, ctx, place));
         }
-        let given_back = floor.outbox.len() > waiting;
         drop(floor);
         if given_back {
             self.outbox.notify_one();
         }
-        for (entry, job, ctx, held) in started {
+        for (entry, ctx, place) in started {
             let core = self.clone();
-            tokio::spawn(inside(self.key, self.queue.clone(), async move {
-                let verdict = core.executor.attempt(entry, job, ctx, &held.orders).await;
-                core.leave(&held, verdict);
+            tokio::spawn(self.queue.clone().enter(self.key, async move {
+                let verdict = core.executor.attempt(entry, &ctx).await;
+                core.leave(entry, place, &ctx, verdict);
             }));
         }
     }
 
     /// Hands a job's end to the settling task and its slot to the claiming task. Nothing happens where the job was
     /// let go before: its end is settled already.
-    fn leave(&self, held: &Held, verdict: Verdict) {
+    fn leave(&self, entry: &JobEntry, place: usize, job: &JobContext, verdict: Verdict) {
         let forgotten = verdict == Verdict::Forget;
         {
             let mut floor = self.floor();
-            if floor.held.remove(&(held.id, held.lease)).is_none() {
-                floor.stuck_threads -= usize::from(!held.blocking);
+            if floor.held.take(place, job).is_none() {
+                floor.stuck_threads -= usize::from(!entry.blocking);
                 return;
             }
-            floor.outbox.push(held.id, held.lease, verdict);
+            floor.outbox.push(job.id(), job.lease(), verdict);
         }
         self.room.notify_one();
         if forgotten {
@@ -298,28 +354,28 @@ impl Core {
     }
 
     /// The ends that wait; from here on they are being written.
-    pub(super) fn take_outbox(&self) -> Batch {
+    pub(super) fn take_outbox(&self) -> Arc<Batch> {
         let mut floor = self.floor();
-        let batch = std::mem::take(&mut floor.outbox);
-        floor.writing.extend(batch.ids());
+        let batch = Arc::new(std::mem::take(&mut floor.outbox));
+        floor.writing = Some(batch.clone());
         batch
     }
 
     /// What was being written is stored, or never will be.
     pub(super) fn written(&self) {
-        self.floor().writing.clear();
+        self.floor().writing = None;
         self.room.notify_one();
         self.settled.notify_waiters();
     }
 
     /// The jobs that run.
-    pub(super) fn held(&self) -> Vec<Arc<Held>> {
-        self.floor().held.values().cloned().collect()
+    pub(super) fn held(&self) -> Vec<Held> {
+        self.floor().held.iter().cloned().collect()
     }
 
     /// Whether this job still runs.
     pub(super) fn still_holds(&self, held: &Held) -> bool {
-        self.floor().held.contains_key(&(held.id, held.lease))
+        self.floor().held.has(held)
     }
 
     /// Gives an order to every running job.
@@ -330,13 +386,13 @@ impl Core {
     }
 
     /// Lets go of jobs whose handlers do not even notice that they are told to: they are given back all the same.
-    pub(super) fn let_go(&self) -> Vec<Arc<Held>> {
+    pub(super) fn let_go(&self) -> Vec<Held> {
         let mut floor = self.floor();
-        let stuck: Vec<_> = floor.held.drain().map(|(_, held)| held).collect();
+        let stuck = floor.held.take_all();
         for held in &stuck {
-            floor.outbox.push(held.id, held.lease, Verdict::Release);
+            floor.outbox.push(held.id(), held.lease(), Verdict::Release);
         }
-        floor.stuck_threads = stuck.iter().filter(|held| !held.blocking).count();
+        floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);
         self.outbox.notify_one();
         stuck
@@ -350,13 +406,13 @@ impl Core {
     /// Jobs whose end is not stored.
     pub(super) fn unsettled(&self) -> Vec<JobId> {
         let floor = self.floor();
-        floor.writing.iter().copied().chain(floor.outbox.ids()).collect()
+        floor.writing.iter().flat_map(|batch| batch.ids()).chain(floor.outbox.ids()).collect()
     }
 
     /// Whether no job runs and every end is stored.
     pub(super) fn is_settled(&self) -> bool {
         let floor = self.floor();
-        floor.held.is_empty() && floor.outbox.len() == 0 && floor.writing.is_empty()
+        floor.held.len() + floor.unsettled() == 0
     }
 
     /// Ends when no job runs and every end is stored.
@@ -387,8 +443,8 @@ impl Core {
         let counters = &self.counters;
         WorkerStats {
             running: floor.held.len(),
-            stuck: floor.held.values().filter(|held| held.orders.is_overdue()).count(),
-            unsettled: floor.outbox.len() + floor.writing.len(),
+            stuck: floor.held.iter().filter(|held| held.orders.is_overdue()).count(),
+            unsettled: floor.unsettled(),
             completed: count(&counters.completed),
             failed: count(&counters.failed),
             snoozed: count(&counters.snoozed),
@@ -425,7 +481,7 @@ impl Core {
 
     /// Whether this is called from a handler of this worker.
     pub(super) fn is_inside(&self) -> bool {
-        INSIDE.try_with(|key| *key == self.key).unwrap_or(false)
+        worker_here() == Some(self.key)
     }
 
     /// Signs out and tells all who wait; only the first call counts.
@@ -483,24 +539,15 @@ impl Drop for SignOut {
     }
 }
 
-tokio::task_local! {
-    static INSIDE: u64;
-}
-
 /// A number for a worker of this process.
 pub(super) fn next_key() -> u64 {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     KEYS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Surrounds a handler: what it enqueues goes to its queue, and the worker knows a call of its own handler.
-pub(super) async fn inside<F: Future>(key: u64, queue: JobQueue, body: F) -> F::Output {
-    INSIDE.scope(key, queue.enter(body)).await
-}
-
-/// The same for a body on a thread of its own.
+/// Surrounds a body on a thread of its own as the tasks of the others are.
 pub(super) fn scope(key: u64, queue: JobQueue) -> impl Fn(Body) -> Body + Send + Sync + 'static {
-    move |body| Box::pin(inside(key, queue.clone(), body))
+    move |body| Box::pin(queue.clone().enter(key, body))
 }
 
 /// Lets all tasks run that can. Not tokio's `yield_now`: that sets a task aside on its thread until the thread is done

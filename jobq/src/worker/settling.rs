@@ -29,7 +29,7 @@ pub(super) async fn settle(core: Arc<Core>) {
             if batch.len() == 0 {
                 break;
             }
-            write(&core, batch).await;
+            write(&core, &batch).await;
             core.written();
         }
         if core.is_over() {
@@ -38,14 +38,14 @@ pub(super) async fn settle(core: Arc<Core>) {
     }
 }
 
-async fn write(core: &Core, batch: Batch) {
+async fn write(core: &Core, batch: &Batch) {
     let now = core.clock().now();
     let counters = &core.counters;
     tokio::join!(
-        store_all(core, batch.completions, now, &counters.completed),
-        store_all(core, batch.failures, now, &counters.failed),
-        store_all(core, batch.snoozes, now, &counters.snoozed),
-        store_all(core, batch.releases, now, &counters.released),
+        store_all(core, &batch.completions, now, &counters.completed),
+        store_all(core, &batch.failures, now, &counters.failed),
+        store_all(core, &batch.snoozes, now, &counters.snoozed),
+        store_all(core, &batch.releases, now, &counters.released),
     );
 }
 
@@ -80,15 +80,14 @@ end! {
 }
 
 /// Stores these ends: in one call, and where the store takes them so not for one of them, one by one.
-async fn store_all<E: End>(core: &Core, ends: Vec<E>, now: Millis, counter: &AtomicU64) {
-    if ends.is_empty() || store_until_taken(core, &ends, now, counter).await {
+async fn store_all<E: End>(core: &Core, ends: &[E], now: Millis, counter: &AtomicU64) {
+    if ends.is_empty() || store_until_taken(core, ends, now, counter).await {
         return;
     }
     if ends.len() == 1 {
         return refused(core, &ends[0], now).await;
     }
-    for end in ends {
-        let end = std::slice::from_ref(&end);
+    for end in ends.chunks(1) {
         if !store_until_taken(core, end, now, counter).await {
             refused(core, &end[0], now).await;
         }

@@ -45,7 +45,7 @@ pub(super) async fn wind_down(core: &Core) {
     core.order(Order::Drop);
     within(core, AFTER_DROP).await;
     for held in core.let_go() {
-        tracing::warn!(id = %held.id, job_type = held.job_type, blocking = held.blocking, "a job did not end when it was told to; it is given back while its handler still runs");
+        tracing::warn!(id = %held.id(), job_type = held.entry.job_type, blocking = held.entry.blocking, "a job did not end when it was told to; it is given back while its handler still runs");
     }
     if !within(core, LAST_WRITES).await {
         let ids = core.unsettled();

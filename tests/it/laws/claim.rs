@@ -144,7 +144,7 @@ async fn names_are_compared_exactly(g: &Ground) {
         let by_queue = g.claim_of(&[WORK], Some(&[name]), 10, NOW).await;
         let by_type = g.claim_of(&[name], None, 10, NOW).await;
         assert_eq!((by_queue.len(), by_type.len()), (1, 1), "{name:?}");
-        assert_eq!((by_queue[0].queue.as_str(), by_type[0].job_type.as_str()), (name, name));
+        assert_eq!((&*by_queue[0].queue, &*by_type[0].job_type), (name, name));
     }
 }
 

@@ -231,8 +231,8 @@ async fn what_is_claimed_is_what_the_row_says(g: &Ground) {
     let row = g.row(id).await;
     assert_eq!((claimed.id, claimed.lease, claimed.attempt), (row.id, row.lease, row.attempts));
     assert_eq!(
-        (&claimed.job_type, &claimed.queue, &claimed.payload),
-        (&row.job_type, &row.queue, &row.payload)
+        (&*claimed.job_type, &*claimed.queue, &*claimed.payload),
+        (&*row.job_type, &*row.queue, &*row.payload)
     );
     assert_eq!((claimed.priority, claimed.run_at), (row.priority, row.run_at));
     assert_eq!(

@@ -463,8 +463,8 @@ fn claimed(job: &JobRow) -> Claimed {
     Claimed {
         id: job.id,
         lease: job.lease,
-        job_type: job.job_type.clone(),
-        queue: job.queue.clone(),
+        job_type: job.job_type.as_str().into(),
+        queue: job.queue.as_str().into(),
         payload: job.payload.clone(),
         attempt: job.attempts,
         max_attempts: job.max_attempts,

@@ -46,7 +46,7 @@ pub(super) struct Desk {
 struct Lanes {
     loaded: bool,
     ids: HashMap<String, HashMap<String, i64>>,
-    names: HashMap<i64, (String, String)>,
+    names: HashMap<i64, (Arc<str>, Arc<str>)>,
 }
 
 /// An attempt that leaves `running` otherwise than completed.
@@ -470,7 +470,7 @@ impl Lanes {
 
     fn add(&mut self, lane: i64, queue: String, job_type: String) {
         self.ids.entry(queue.clone()).or_default().insert(job_type.clone(), lane);
-        self.names.insert(lane, (queue, job_type));
+        self.names.insert(lane, (queue.into(), job_type.into()));
     }
 
     /// The lanes that a worker with this set may claim from.
