@@ -250,16 +250,18 @@ async fn produce(queue: &impl Subject, jobs: u64, settings: &Settings) -> Figure
     Figures::of("sent", sent as f64)
 }
 
-/// W5 across processes and W8, a working one: says `ready`, starts when it is told to by a line on standard input (or
-/// `at_once`), says how many it ran whenever that has changed, and ends with the next line.
+/// W5 across processes and W8, a working one: says `ready`, starts when it is told to by a line on standard input
+/// (`at_once`: before that, untold), says how many it ran whenever that has changed, and ends with the next line.
 async fn serve(queue: &impl Subject, settings: &Settings) -> Figures {
+    let mut lines = lines_of_stdin();
     let at_once = settings.number("at_once", 0) == 1;
     if at_once {
         queue.start().await;
+        println!("ready");
+    } else {
+        println!("ready");
+        lines.recv().await;
     }
-    println!("ready");
-    let mut lines = lines_of_stdin();
-    lines.recv().await;
     let began = now_ns();
     if !at_once {
         queue.start().await;
