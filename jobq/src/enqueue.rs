@@ -32,6 +32,7 @@ use crate::{
     queue::{BadName, JobQueue, NoQueue},
     registry::{DecodeError, RegistryError},
     store::{StoreError, Tx},
+    time::Millis,
 };
 use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
 
@@ -84,23 +85,34 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
         let Self { job, options, tx } = self;
         Box::pin(async move {
             let queue = options.target()?;
-            let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now())?, &job)?;
+            let now = queue.now();
+            let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
             drop(job);
-            let id = store_one(&queue, new, tx).await?;
+            let id = store_one(&queue, new, now, tx).await?;
             Ok(JobHandle { id, job: PhantomData })
         })
     }
 }
 
-async fn store(queue: &JobQueue, jobs: Vec<NewJob>, tx: Option<Tx<'_>>) -> Result<Vec<JobId>, StoreError> {
+async fn store(
+    queue: &JobQueue,
+    jobs: Vec<NewJob>,
+    now: Millis,
+    tx: Option<Tx<'_>>,
+) -> Result<Vec<JobId>, StoreError> {
     match tx {
-        Some(tx) => queue.store().enqueue_in(tx, jobs, queue.now()).await,
-        None => queue.store().enqueue(jobs, queue.now()).await,
+        Some(tx) => queue.store().enqueue_in(tx, jobs, now).await,
+        None => queue.store().enqueue(jobs, now).await,
     }
 }
 
-async fn store_one(queue: &JobQueue, job: NewJob, tx: Option<Tx<'_>>) -> Result<JobId, StoreError> {
-    let ids = store(queue, vec![job], tx).await?;
+async fn store_one(
+    queue: &JobQueue,
+    job: NewJob,
+    now: Millis,
+    tx: Option<Tx<'_>>,
+) -> Result<JobId, StoreError> {
+    let ids = store(queue, vec![job], now, tx).await?;
     ids.first().copied().ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
 }
 

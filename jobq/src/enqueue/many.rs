@@ -74,7 +74,9 @@ impl<J: Job> EnqueueAll<'_, J> {
         while jobs.len() > 0 {
             let chunk = filled(&mut jobs, self.chunk, &template, landed.len())?;
             let expected = chunk.len();
-            let ids = store(&queue, chunk, self.tx.take()).await.map_err(|error| (None, error.into()))?;
+            let ids = store(&queue, chunk, queue.now(), self.tx.take())
+                .await
+                .map_err(|error| (None, error.into()))?;
             if ids.len() != expected {
                 let why = format!("the store took {expected} jobs and gave {} ids", ids.len());
                 return Err((None, StoreError::Invalid(why).into()));

@@ -10,6 +10,7 @@ use crate::{
     queue::JobQueue,
     registry::Registry,
     store::Tx,
+    time::Millis,
 };
 use std::sync::Arc;
 
@@ -43,13 +44,13 @@ impl EnqueueRaw<'_> {
         }
     }
 
-    fn new_job(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
+    fn new_job(&self, queue: &JobQueue, now: Millis) -> Result<NewJob, EnqueueError> {
         let registry = Registry::linked()?;
         let entry = registry.get(&self.job_type).ok_or_else(|| EnqueueError::UnknownType {
             job_type: self.job_type.clone(),
             known: registry.iter().map(|entry| entry.job_type).collect(),
         })?;
-        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, queue.now())?;
+        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, now)?;
         new.payload = checked_size(entry.job_type, self.payload.to_string())?;
         let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
         new.label = new.label.or_else(|| label.as_deref().map(cut_label));
@@ -64,8 +65,9 @@ impl<'t> IntoFuture for EnqueueRaw<'t> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let queue = self.options.target()?;
-            let new = self.new_job(&queue)?;
-            Ok(store_one(&queue, new, self.tx).await?)
+            let now = queue.now();
+            let new = self.new_job(&queue, now)?;
+            Ok(store_one(&queue, new, now, self.tx).await?)
         })
     }
 }

@@ -180,6 +180,7 @@ impl Store for SqliteStore {
         if let Err(refusal) = admit(&jobs) {
             return Box::pin(ready(Err(refusal)));
         }
+        let jobs = Arc::new(jobs);
         self.act(jobs.len(), move |desk| desk.enqueue(&jobs, now))
     }
 

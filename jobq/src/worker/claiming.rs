@@ -1,6 +1,6 @@
 //! The claiming task: one standing claim for the free slots, and the check that what runs is still ours.
 
-use super::core::{Core, Held, Stop, after_the_others, is_final};
+use super::core::{Core, Held, Stop, is_final, while_it_grows};
 use crate::{
     executor::Order,
     maintenance::{Asking, Round, Sweep, answered, promote_due, trouble_wait},
@@ -73,7 +73,7 @@ async fn wait_for_room(core: &Core) -> bool {
             continue;
         }
         // Jobs that end together free their slots together: let them, for one claim instead of many.
-        after_the_others().await;
+        while_it_grows(core.half(), || core.room()).await;
         if core.room() > 0 {
             return true;
         }

@@ -353,6 +353,16 @@ impl Core {
         }
     }
 
+    /// How many ends wait.
+    pub(super) fn outbox_len(&self) -> usize {
+        self.floor().outbox.len()
+    }
+
+    /// Half of the slots: while these jobs are claimed or settled, the other half runs.
+    pub(super) fn half(&self) -> usize {
+        self.settings.concurrency.div_ceil(2)
+    }
+
     /// The ends that wait; from here on they are being written.
     pub(super) fn take_outbox(&self) -> Arc<Batch> {
         let mut floor = self.floor();
@@ -550,9 +560,23 @@ pub(super) fn scope(key: u64, queue: JobQueue) -> impl Fn(Body) -> Body + Send +
     move |body| Box::pin(queue.clone().enter(key, body))
 }
 
-/// Lets all tasks run that can. Not tokio's `yield_now`: that sets a task aside on its thread until the thread is done
+/// Lets other tasks run for as long as each turn of theirs makes `size` grow, at most to `enough`: what comes together
+/// is taken together.
+pub(super) async fn while_it_grows(enough: usize, size: impl Fn() -> usize) {
+    let mut last = size();
+    loop {
+        after_the_others().await;
+        let grown = size();
+        if grown <= last || grown >= enough {
+            return;
+        }
+        last = grown;
+    }
+}
+
+/// Lets tasks run that can. Not tokio's `yield_now`: that sets a task aside on its thread until the thread is done
 /// with all others, also with one that holds it for long; like this another thread may take it.
-pub(super) async fn after_the_others() {
+async fn after_the_others() {
     let mut waited = false;
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut waited, true) {

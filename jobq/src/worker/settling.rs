@@ -1,6 +1,6 @@
 //! The settling task: writes what ended meanwhile in one call a kind, and again until it is stored.
 
-use super::core::{Batch, Core, Stop, after_the_others, is_final};
+use super::core::{Batch, Core, Stop, is_final, while_it_grows};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
     maintenance::{answered, trouble_wait},
@@ -23,7 +23,7 @@ pub(super) async fn settle(core: Arc<Core>) {
     loop {
         core.outbox.notified().await;
         // Jobs that end together are written together.
-        after_the_others().await;
+        while_it_grows(core.half(), || core.outbox_len()).await;
         loop {
             let batch = core.take_outbox();
             if batch.len() == 0 {

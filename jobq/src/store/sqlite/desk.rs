@@ -1,24 +1,24 @@
 //! The writing thread's desk: its connection, and one act per edge, each within the transaction that is open.
 //!
-//! An act runs a prepared statement once per row. On a thread of its own that costs about a microsecond and tells
-//! row by row what was changed; the transaction is what is expensive, and it is shared by all who wait.
+//! An act runs a prepared statement once per row, found by its id: a look-up that no statistics can turn into a scan,
+//! and that tells row by row what was changed. On a thread of its own that costs about a microsecond; the transaction
+//! is what is expensive, and it is shared by all who wait. Only inserts, which look nothing up, are many to a statement.
 
+mod claims;
+mod inserts;
+mod lanes;
+
+pub(super) use self::inserts::Inserted;
+use self::{inserts::Inserts, lanes::Lanes};
+use super::alive::{BOOT, SideCar};
 use crate::{
-    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, NewJob, Timeout, WorkerId, cut},
+    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, ClaimSet, Claimed, Completion, NewWorker, Next, Retention, Settled},
+    store::{Acted, Completion, NewWorker, Next, Retention, Settled},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::{
-    collections::{BTreeMap, BinaryHeap, HashMap},
-    sync::Arc,
-};
-
-use super::{
-    alive::{BOOT, SideCar},
-    blames_one,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The writing connection and what is known beside it.
 pub(super) struct Desk {
@@ -27,6 +27,7 @@ pub(super) struct Desk {
     /// The tag of this store's job ids.
     pub(super) tag: u32,
     lanes: Lanes,
+    inserts: Inserts,
     /// Pending rows that were damaged by hand so that they can't be claimed, and why; left out until somebody writes.
     damaged: BTreeMap<i64, String>,
     /// Whether the latest of them is still to be told of.
@@ -39,14 +40,6 @@ pub(super) struct Desk {
     pub(super) touched: bool,
     /// The latest instant that an act of this transaction carried.
     pub(super) moment: Option<Millis>,
-}
-
-/// The lanes, as far as they are committed or laid in the open transaction.
-#[derive(Default)]
-struct Lanes {
-    loaded: bool,
-    ids: HashMap<String, HashMap<String, i64>>,
-    names: HashMap<i64, (Arc<str>, Arc<str>)>,
 }
 
 /// An attempt that leaves `running` otherwise than completed.
@@ -62,7 +55,7 @@ pub(super) struct Leave {
 /// One statement per act; see the files.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("sql/", $name, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sqlite/sql/", $name, ".sql"))
     };
 }
 pub(super) use sql;
@@ -76,6 +69,7 @@ impl Desk {
             side_car,
             tag,
             lanes: Lanes::default(),
+            inserts: Inserts::default(),
             damaged: BTreeMap::new(),
             found_damage: false,
             registered: Vec::new(),
@@ -91,15 +85,17 @@ impl Desk {
         self.registered.clear();
     }
 
-    /// Somebody else committed: lanes may be new, and damaged rows may be mended.
+    /// Somebody else committed: lanes and rows may be new, and damaged rows may be mended.
     pub(super) fn doubt(&mut self) {
-        self.lanes.loaded = false;
+        self.lanes.doubt();
+        self.inserts.doubt();
         self.damaged.clear();
     }
 
     /// The transaction was rolled back: what is known beside it goes too.
     pub(super) fn undo(&mut self) {
-        self.lanes.loaded = false;
+        self.lanes.doubt();
+        self.inserts.doubt();
         for worker in self.registered.drain(..) {
             self.side_car.free(worker);
         }
@@ -117,34 +113,6 @@ impl Desk {
 
     // ---- into the store ---------------------------------------------------------------------
 
-    pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: Millis) -> rusqlite::Result<Vec<JobId>> {
-        self.at(now);
-        let lanes: Vec<i64> =
-            jobs.iter().map(|job| self.lane(&job.queue, &job.job_type)).collect::<Result<_, _>>()?;
-        let mut ids = Vec::with_capacity(jobs.len());
-        let mut insert = self.db.prepare_cached(sql!("enqueue"))?;
-        for (job, lane) in jobs.iter().zip(lanes) {
-            let row = Inserted::of(job, now);
-            insert.execute(params![
-                lane,
-                row.state.code(),
-                job.priority,
-                row.run_at,
-                job.max_attempts,
-                row.timeout,
-                row.retain,
-                row.backoff,
-                job.label,
-                job.payload,
-                now,
-            ])?;
-            self.stirred |= row.state == JobState::Pending;
-            ids.push(JobId::compose(now, self.db.last_insert_rowid(), self.tag));
-        }
-        self.touched |= !jobs.is_empty();
-        Ok(ids)
-    }
-
     pub(super) fn promote(&mut self, limit: usize, now: Millis) -> rusqlite::Result<usize> {
         self.at(now);
         let due: Vec<i64> = {
@@ -158,90 +126,6 @@ impl Desk {
         self.stirred |= promoted > 0;
         self.touched |= promoted > 0;
         Ok(promoted)
-    }
-
-    // ---- out of pending ---------------------------------------------------------------------
-
-    /// Whether a job of this set can be claimed; takes no lock.
-    pub(super) fn has_work(&mut self, set: &ClaimSet) -> rusqlite::Result<bool> {
-        let mut waiting = self.lanes.of(&self.db, set)?.into_iter();
-        let mut look = self.db.prepare_cached(sql!("waiting"))?;
-        waiting.try_fold(false, |found, lane| Ok(found || look.exists([lane])?))
-    }
-
-    /// One row that can't be claimed takes nobody with it: it is left out, and the next is taken in its place.
-    pub(super) fn claim(
-        &mut self,
-        worker: WorkerId,
-        set: &ClaimSet,
-        limit: usize,
-        now: Millis,
-    ) -> rusqlite::Result<Vec<Claimed>> {
-        loop {
-            let heads = self.heads(set, limit)?;
-            self.db.prepare_cached("SAVEPOINT claim")?.execute([])?;
-            let (row, error) = match self.claim_rows(&heads, worker, now) {
-                Ok(claimed) => {
-                    self.db.prepare_cached("RELEASE claim")?.execute([])?;
-                    self.touched |= !claimed.is_empty();
-                    return Ok(claimed);
-                }
-                Err(failed) => failed,
-            };
-            if !blames_one(&error) {
-                return Err(error);
-            }
-            self.db.prepare_cached("ROLLBACK TO claim")?.execute([])?;
-            self.db.prepare_cached("RELEASE claim")?.execute([])?;
-            self.damaged.insert(row, error.to_string());
-            self.found_damage = true;
-        }
-    }
-
-    /// The rows of the first claimable jobs of this set, in order.
-    fn heads(&mut self, set: &ClaimSet, limit: usize) -> rusqlite::Result<Vec<i64>> {
-        // The best so far, the worst of them on top: a lane is left at its first row that is no better.
-        let mut best: BinaryHeap<(i64, i64, i64)> = BinaryHeap::new();
-        let lanes = self.lanes.of(&self.db, set)?;
-        let mut lane_heads = self.db.prepare_cached(sql!("heads"))?;
-        for lane in lanes {
-            let rows = lane_heads.query_map(params![lane, (limit + self.damaged.len()) as i64], |row| {
-                // Larger priorities first: negated, the tuple sorts as the claim order does.
-                Ok((-row.get::<_, i64>(1)?, row.get(2)?, row.get(0)?))
-            })?;
-            for head in rows {
-                let head = head?;
-                if best.len() >= limit && best.peek().is_none_or(|worst| head >= *worst) {
-                    break;
-                }
-                if !self.damaged.contains_key(&head.2) {
-                    best.push(head);
-                    if best.len() > limit {
-                        best.pop();
-                    }
-                }
-            }
-        }
-        Ok(best.into_sorted_vec().into_iter().map(|(_, _, row)| row).collect())
-    }
-
-    /// All of these rows, or the one that can't be claimed and why.
-    fn claim_rows(
-        &self,
-        rows: &[i64],
-        worker: WorkerId,
-        now: Millis,
-    ) -> Result<Vec<Claimed>, (i64, rusqlite::Error)> {
-        let mut claimed = Vec::with_capacity(rows.len());
-        let mut look = self.db.prepare_cached(sql!("taken")).map_err(|error| (0, error))?;
-        let mut update = self.db.prepare_cached(sql!("claim")).map_err(|error| (0, error))?;
-        for &row in rows {
-            let job = |got: &Row<'_>| self.lanes.claimed(row, self.tag, got);
-            let job = look.query_row([row], job).optional().map_err(|error| (row, error))?;
-            let taken = update.execute(params![row, worker.0, now]).map_err(|error| (row, error))?;
-            claimed.extend(job.filter(|_| taken == 1));
-        }
-        Ok(claimed)
     }
 
     // ---- out of running ---------------------------------------------------------------------
@@ -441,88 +325,6 @@ impl Desk {
         let mut look = self.db.prepare_cached(sql!("state"))?;
         let code = look.query_row(params![id.row(), id.created_at()], |row| row.get(0)).optional()?;
         Ok(code.and_then(JobState::from_code))
-    }
-
-    fn lane(&mut self, queue: &str, job_type: &str) -> rusqlite::Result<i64> {
-        self.lanes.load(&self.db)?;
-        if let Some(&lane) = self.lanes.ids.get(queue).and_then(|types| types.get(job_type)) {
-            return Ok(lane);
-        }
-        let lane =
-            self.db.prepare_cached(sql!("lane"))?.query_row(params![queue, job_type], |row| row.get(0))?;
-        self.lanes.add(lane, queue.into(), job_type.into());
-        Ok(lane)
-    }
-}
-
-impl Lanes {
-    fn load(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        if !self.loaded {
-            *self = Self { loaded: true, ..Self::default() };
-            let mut rows = db.prepare_cached(sql!("lanes"))?;
-            let mut rows = rows.query([])?;
-            while let Some(row) = rows.next()? {
-                self.add(row.get(0)?, row.get(1)?, row.get(2)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, lane: i64, queue: String, job_type: String) {
-        self.ids.entry(queue.clone()).or_default().insert(job_type.clone(), lane);
-        self.names.insert(lane, (queue.into(), job_type.into()));
-    }
-
-    /// The lanes that a worker with this set may claim from.
-    fn of(&mut self, db: &Connection, set: &ClaimSet) -> rusqlite::Result<Vec<i64>> {
-        self.load(db)?;
-        let lanes = self.ids.iter().filter(|(queue, _)| set.serves(queue));
-        Ok(lanes
-            .flat_map(|(_, types)| set.job_types.iter().filter_map(|name| types.get(name).copied()))
-            .collect())
-    }
-
-    fn claimed(&self, row: i64, tag: u32, got: &Row<'_>) -> rusqlite::Result<Claimed> {
-        let (queue, job_type) = self.names.get(&got.get(2)?).cloned().unwrap_or_default();
-        Ok(Claimed {
-            id: JobId::compose(got.get(0)?, row, tag),
-            lease: got.get(1)?,
-            job_type,
-            queue,
-            attempt: got.get(3)?,
-            max_attempts: got.get(4)?,
-            priority: got.get(5)?,
-            run_at: got.get(6)?,
-            timeout: got.get::<_, Option<i64>>(7)?.map(timeout),
-            backoff: backoff(text(got, 8)?),
-            payload: text(got, 9)?.unwrap_or_default(),
-        })
-    }
-}
-
-/// The columns of a new row that need working out.
-pub(super) struct Inserted {
-    pub(super) state: JobState,
-    pub(super) run_at: Millis,
-    pub(super) timeout: Option<i64>,
-    pub(super) retain: Option<i64>,
-    pub(super) backoff: Option<String>,
-}
-
-impl Inserted {
-    pub(super) fn of(job: &NewJob, now: Millis) -> Self {
-        let run_at = job.run_at.unwrap_or(now);
-        Self {
-            state: if run_at > now { JobState::Scheduled } else { JobState::Pending },
-            run_at,
-            timeout: job.timeout.map(|timeout| match timeout {
-                // 0 stands for none, so the shortest time-out is one millisecond.
-                Timeout::After(duration) => millis(duration).max(1),
-                Timeout::Never => 0,
-            }),
-            retain: job.retain.map(millis),
-            backoff: job.backoff.as_ref().and_then(|backoff| serde_json::to_string(backoff).ok()),
-        }
     }
 }
 

@@ -35,6 +35,8 @@ const HOLD: Duration = Duration::from_millis(20);
 const CLAIM_ROWS: usize = 2_000;
 /// Between commits while others write to the file, so that they get their turn.
 const COURTESY: Duration = Duration::from_micros(200);
+/// How long at most those who were answered together are waited for, since they tend to come again together.
+const PATIENCE: Duration = Duration::from_micros(200);
 /// How long a foreign commit counts as "others write to the file".
 const COMPANY: Duration = Duration::from_secs(2);
 /// How often an unanswered claim is tried again whatever the notifications say.
@@ -70,6 +72,8 @@ pub(super) struct Turns {
     data_version: i64,
     foreign_at: Option<Instant>,
     committed_at: Option<Instant>,
+    /// How many acts the last commit answered, and how long it took.
+    answered: (usize, Duration),
     /// When the looks after the latest poke began, and how many were made.
     looking: Option<(Instant, usize)>,
     complained_at: Option<Instant>,
@@ -127,6 +131,19 @@ impl Writer {
         }
         self.be_courteous();
         self.take_all();
+        self.await_the_same();
+    }
+
+    /// Those who were answered together come again together: one commit for them instead of two by halves. A lone
+    /// caller waits for nobody.
+    fn await_the_same(&mut self) {
+        let (answered, took) = self.state.answered;
+        let began = Instant::now();
+        let patience = PATIENCE.min(took / 2);
+        while (1..answered).contains(&self.state.acts.len()) && began.elapsed() < patience {
+            thread::yield_now();
+            self.take_all();
+        }
     }
 
     fn take_all(&mut self) {
@@ -352,6 +369,7 @@ impl Writer {
         for rest in batch.drain(applied..).rev() {
             self.state.acts.push_front(rest);
         }
+        self.desk.lay()?;
         self.fill_wants()?;
         match self.beat() {
             // Nobody's act is to blame for it, and the lock on its byte still tells that the worker lives.
@@ -359,6 +377,7 @@ impl Writer {
             beaten => beaten?,
         }
         self.desk.db.prepare_cached("COMMIT")?.execute([])?;
+        self.state.answered = (batch.len(), began.elapsed());
         let now = Instant::now();
         for (_, every, next) in self.state.beats.iter_mut().filter(|(.., next)| *next <= now) {
             *next = now + *every;

@@ -1,0 +1,151 @@
+//! Inserts: the jobs that a transaction enqueues, gathered and laid many rows to a statement.
+
+use super::{Desk, sql};
+use crate::{
+    job::{JobId, NewJob, Timeout},
+    state::JobState,
+    time::{Millis, millis},
+};
+use rusqlite::CachedStatement;
+use std::{
+    iter::repeat_n,
+    sync::{Arc, LazyLock},
+};
+
+/// Rows of one statement; what is left over goes into smaller ones.
+const SIZES: [usize; 3] = [16, 4, 1];
+static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| SIZES.map(statement));
+/// Jobs that are gathered before they are laid, so that whoever counts the time of a transaction sees theirs.
+const GATHERED: usize = 500;
+/// Parameters of one row.
+const WIDTH: usize = 13;
+
+/// Jobs that have their ids and are not laid yet.
+#[derive(Default)]
+pub(super) struct Inserts {
+    waiting: Vec<(Arc<Vec<NewJob>>, Millis)>,
+    jobs: usize,
+    /// The row of the next job, where it is known.
+    next_row: Option<i64>,
+}
+
+impl Inserts {
+    /// The transaction was rolled back, or others have written.
+    pub(super) fn doubt(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Desk {
+    /// Gives these jobs their ids. They are laid by [`lay`](Self::lay), together with others'.
+    pub(in super::super) fn enqueue(
+        &mut self,
+        jobs: &Arc<Vec<NewJob>>,
+        now: Millis,
+    ) -> rusqlite::Result<Vec<JobId>> {
+        self.at(now);
+        let first = match self.inserts.next_row {
+            Some(row) => row,
+            None => self.db.prepare_cached(sql!("next_row"))?.query_row([], |row| row.get(0))?,
+        };
+        let ids = (first..).zip(&**jobs).map(|(row, _)| JobId::compose(now, row, self.tag)).collect();
+        self.inserts.next_row = Some(first + jobs.len() as i64);
+        self.inserts.waiting.push((jobs.clone(), now));
+        self.inserts.jobs += jobs.len();
+        if self.inserts.jobs >= GATHERED {
+            self.lay()?;
+        }
+        Ok(ids)
+    }
+
+    /// Lays what was gathered.
+    pub(in super::super) fn lay(&mut self) -> rusqlite::Result<()> {
+        let waiting = std::mem::take(&mut self.inserts.waiting);
+        let count = std::mem::take(&mut self.inserts.jobs);
+        let Some(next_row) = self.inserts.next_row.filter(|_| count > 0) else { return Ok(()) };
+        self.touched = true;
+        let mut rows = Vec::with_capacity(count);
+        let mut lane: Option<(&NewJob, i64)> = None;
+        for (job, now) in waiting.iter().flat_map(|(jobs, now)| jobs.iter().map(move |job| (job, *now))) {
+            let known = lane.filter(|(last, _)| last.job_type == job.job_type && last.queue == job.queue);
+            let found = match known {
+                Some((_, lane)) => lane,
+                None => self.lane(&job.queue, &job.job_type)?,
+            };
+            lane = Some((job, found));
+            rows.push((job, found, now));
+        }
+        let mut row = next_row - count as i64;
+        let mut rest = &rows[..];
+        for (size, sql) in SIZES.into_iter().zip(&*STATEMENTS) {
+            let mut statement = self.db.prepare_cached(sql)?;
+            while let Some((some, others)) = rest.split_at_checked(size) {
+                for (place, &(job, lane, now)) in some.iter().enumerate() {
+                    let inserted = Inserted::of(job, now);
+                    self.stirred |= inserted.state == JobState::Pending;
+                    bind(&mut statement, place * WIDTH, row, lane, job, &inserted, now)?;
+                    row += 1;
+                }
+                statement.raw_execute()?;
+                rest = others;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bind(
+    to: &mut CachedStatement<'_>,
+    before: usize,
+    row: i64,
+    lane: i64,
+    job: &NewJob,
+    inserted: &Inserted,
+    now: Millis,
+) -> rusqlite::Result<()> {
+    let numbers =
+        [row, lane, inserted.state.code(), job.priority.into(), inserted.run_at, job.max_attempts.into()];
+    for (place, number) in (before + 1..).zip(numbers) {
+        to.raw_bind_parameter(place, number)?;
+    }
+    to.raw_bind_parameter(before + 7, inserted.timeout)?;
+    to.raw_bind_parameter(before + 8, inserted.retain)?;
+    to.raw_bind_parameter(before + 9, inserted.backoff.as_deref())?;
+    to.raw_bind_parameter(before + 10, job.label.as_deref())?;
+    to.raw_bind_parameter(before + 11, &*job.payload)?;
+    to.raw_bind_parameter(before + 12, now)?;
+    to.raw_bind_parameter(before + 13, now)
+}
+
+/// enqueue.sql for this many rows: its last line is the row.
+fn statement(rows: usize) -> String {
+    let (head, row) =
+        sql!("enqueue").trim_end().rsplit_once('\n').expect("enqueue.sql has a line for the row");
+    format!("{head}\n{}", repeat_n(row, rows).collect::<Vec<_>>().join(","))
+}
+
+/// The columns of a new row that need working out.
+pub(in super::super) struct Inserted {
+    pub(in super::super) state: JobState,
+    pub(in super::super) run_at: Millis,
+    pub(in super::super) timeout: Option<i64>,
+    pub(in super::super) retain: Option<i64>,
+    pub(in super::super) backoff: Option<String>,
+}
+
+impl Inserted {
+    pub(in super::super) fn of(job: &NewJob, now: Millis) -> Self {
+        let run_at = job.run_at.unwrap_or(now);
+        Self {
+            state: if run_at > now { JobState::Scheduled } else { JobState::Pending },
+            run_at,
+            timeout: job.timeout.map(|timeout| match timeout {
+                // 0 stands for none, so the shortest time-out is one millisecond.
+                Timeout::After(duration) => millis(duration).max(1),
+                Timeout::Never => 0,
+            }),
+            retain: job.retain.map(millis),
+            backoff: job.backoff.as_ref().and_then(|backoff| serde_json::to_string(backoff).ok()),
+        }
+    }
+}
