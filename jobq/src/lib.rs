@@ -43,6 +43,10 @@
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`;
 //! - what a job may know and say: [`JobContext`], [`JobError`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
+//!
+//! # The log
+//! What a person should know is told to `tracing`, from targets that begin with `jobq`. The target `jobq::sql` at level
+//! TRACE tells every statement that the queue's own connections run, without the values: see [`SqliteOptions`].
 
 pub mod context;
 pub mod enqueue;

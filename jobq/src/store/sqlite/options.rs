@@ -5,7 +5,10 @@ use crate::{
     store::StoreError,
     time::{Clock, SystemClock},
 };
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{
+    Connection, OpenFlags,
+    trace::{TraceEvent, TraceEventCodes},
+};
 use std::{
     path::{Path, PathBuf},
     str::FromStr,
@@ -41,6 +44,10 @@ impl Durability {
 }
 
 /// How to open a database.
+///
+/// Where the target `jobq::sql` is enabled at level TRACE in the program's global `tracing` subscriber when the database
+/// is opened, every statement of the queue's own connections is told there as it begins: its text, never the values
+/// bound to it. Statements inside of a caller's transaction are told by sqlx.
 #[derive(Clone)]
 pub struct SqliteOptions {
     pub(super) path: PathBuf,
@@ -162,6 +169,10 @@ impl SqliteOptions {
         };
         let db = Connection::open_with_flags(&self.path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         db.busy_timeout(if writes { Duration::ZERO } else { Duration::from_secs(5) })?;
+        // Asked once: who does not listen now pays nothing later.
+        if tracing::enabled!(target: "jobq::sql", tracing::Level::TRACE) {
+            db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(tell));
+        }
         Ok(db)
     }
 
@@ -185,6 +196,17 @@ impl SqliteOptions {
             return Ok(Err("its connection refuses `synchronous` or `foreign_keys`".into()));
         }
         Ok(Ok(()))
+    }
+}
+
+/// Tells a statement without its comments, on one line.
+fn tell(event: TraceEvent<'_>) {
+    // The text as it was prepared: payloads and results, which are bound, have no business in a log.
+    if let TraceEvent::Stmt(_, text) = event {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
+        let sql = lines.collect::<Vec<_>>().join(" ");
+        // A trigger that somebody laid on our tables is told as a comment alone.
+        tracing::trace!(target: "jobq::sql", "{}", if sql.is_empty() { text } else { &sql });
     }
 }
 
