@@ -1,5 +1,6 @@
 //! The other process of the crash tests: it opens a queue, does one thing, and can be killed while it does.
 
+mod cost;
 mod jobs;
 mod journal;
 
@@ -15,9 +16,14 @@ use jobq::{
 use std::{io::BufRead, path::Path, sync::Arc, task::Poll, time::Duration};
 
 fn main() {
-    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[0] {
+        "cost" => cost::listen(),
+        _ => {
+            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init()
+        }
+    }
     match args[..] {
         ["lock", path] => lock(path),
         ["byte", side_car, byte] => lock_byte(side_car, byte.parse().unwrap()),
@@ -37,6 +43,7 @@ fn main() {
         ["visit", path, times] => visit(path, times.parse().unwrap()),
         ["refused", path, times] => run(refused(path, times.parse().unwrap())),
         ["delayed", path, rounds] => run(delayed(path, rounds.parse().unwrap())),
+        ["cost", path, act] => run(cost::cost(path, act)),
         ["bulk", path, count] => run(bulk(path, count.parse().unwrap())),
         _ => panic!("unknown: {args:?}"),
     }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 mod alive;
 mod busy;
+mod costs;
 mod damage;
 mod disk;
 mod files;
