@@ -2,7 +2,8 @@
 //!
 //! Settings: batches of 5,000 and as many jobs at once (`batch=`, `concurrency=`; the documented way to more throughput,
 //! its default is 10), each on a task of its own, and the README's event-driven worker: the update hook, and a look
-//! each 100 ms (`hook=0`: only the look; `poll_ms=`).
+//! each 100 ms (`hook=0`: only the look; `poll_ms=`). What wakes it is of our own making: apalis's interval forgets to
+//! ask for the next wake-up when a look takes longer than the interval, and then sleeps up to its heartbeat of 30 s.
 //!
 //! Durability: `durability=shipped` is a pool of the README's, and `SqliteStorage::setup`: WAL, with synchronous OFF on
 //! the one connection that setup happens to run on and FULL on the others. `durability=normal` and `full` set it for
@@ -16,13 +17,17 @@ use apalis::prelude::*;
 use apalis_sqlite::{
     Config, SqliteConnectOptions, SqlitePool, SqliteStorage, callback::HookCallbackListener, queries,
 };
-use futures::StreamExt;
+use futures::{StreamExt, stream::ReadyChunks};
 use jobq_bench_works::{Payload, Settings, Subject, handle, run};
 use sqlx::{
     Connection, SqliteConnection,
     sqlite::{SqliteJournalMode, SqliteSynchronous},
 };
-use std::time::Duration;
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::{Interval, MissedTickBehavior};
 
 #[tokio::main]
 async fn main() {
@@ -108,11 +113,10 @@ impl Subject for Apalis {
     }
 
     async fn start(&self) {
-        let mut strategy = Strategy::new();
-        if let Some(inserts) = self.inserts.clone() {
-            strategy = strategy.stream(inserts.ready_chunks(self.batch));
-        }
-        let backend = self.storage.clone().poll_with_strategy(strategy.interval(self.poll));
+        let mut looks = tokio::time::interval(self.poll);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let inserts = self.inserts.clone().map(|inserts| inserts.ready_chunks(self.batch));
+        let backend = self.storage.clone().poll_with_strategy(Wakes { inserts, looks });
         let worker = WorkerBuilder::new(format!("worker-{}", std::process::id()))
             .backend(backend)
             .concurrency(self.concurrency)
@@ -120,6 +124,28 @@ impl Subject for Apalis {
             .build(count);
         let worker = tokio::spawn(worker.run());
         tokio::spawn(async { eprintln!("the worker ended: {:?}", worker.await) });
+    }
+}
+
+/// What wakes the worker: inserts of this pool, and time. Unlike apalis's own strategies, each is asked until it is
+/// pending, so that it will wake.
+struct Wakes {
+    inserts: Option<ReadyChunks<HookCallbackListener>>,
+    looks: Interval,
+}
+
+impl PollStrategy for Wakes {
+    fn poll_drive(&mut self, cx: &mut Context<'_>, _: &PollSnapshot) -> Poll<Option<()>> {
+        let mut woken = Poll::Pending;
+        while self.looks.poll_tick(cx).is_ready() {
+            woken = Poll::Ready(Some(()));
+        }
+        while let Some(Poll::Ready(Some(_))) =
+            self.inserts.as_mut().map(|inserts| inserts.poll_next_unpin(cx))
+        {
+            woken = Poll::Ready(Some(()));
+        }
+        woken
     }
 }
 
