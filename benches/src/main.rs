@@ -8,6 +8,7 @@ mod ours;
 mod plan;
 mod report;
 mod results;
+mod starve;
 mod subjects;
 mod targets;
 
@@ -73,6 +74,10 @@ async fn be_a_child() -> Result<ExitCode> {
     let settings = Settings::of_this_program();
     if settings.text("subject", "jobq") == "limit" {
         run(&settings, limit::Limit::open(&settings).await?).await
+    }
+    if settings.work == "starve" {
+        println!("{}", starve::starve(&settings).await.map_err(|error| anyhow::anyhow!("{error}"))?);
+        return Ok(ExitCode::SUCCESS);
     }
     let queue = ours::Jobq::open(&settings).await.map_err(|error| anyhow::anyhow!("{error}"))?;
     if settings.work == "hang" {

@@ -1,5 +1,6 @@
 //! What a worker does: verdicts, running, trouble of the store, lost workers, stopping.
 
+mod flat_out;
 mod ground;
 mod lost;
 mod on_sqlite;
