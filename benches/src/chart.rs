@@ -1,6 +1,7 @@
 //! The chart: a panel of bars for each of W1 (64 tasks) to W4, narrow enough for a phone, on a ground of its own.
 
 use crate::{
+    plan::Sizes,
     report::Report,
     results::{Case, grouped},
     subjects::{Role, Subject},
@@ -11,16 +12,16 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-const WIDTH: i32 = 600;
-const MARGIN: i32 = 18;
+const WIDTH: i32 = 500;
+const MARGIN: i32 = 14;
 /// Where the bars begin, and how long the longest is.
-const BARS: i32 = 218;
-const LONGEST: i32 = 290;
+const BARS: i32 = 202;
+const LONGEST: i32 = 212;
 const ROW: i32 = 22;
 /// Above the panels, above the bars of a panel, and below all.
-const TITLE: i32 = 92;
+const TITLE: i32 = 112;
 const HEAD: i32 = 40;
-const FOOT: i32 = 44;
+const FOOT: i32 = 56;
 
 const GROUND: RGBColor = RGBColor(255, 255, 255);
 const INK: RGBColor = RGBColor(31, 35, 40);
@@ -45,11 +46,16 @@ pub fn svg(report: &Report) -> Result<String> {
         head(&root, report)?;
         let mut top = TITLE;
         for (case, bars) in &panels {
-            panel(&root, top, *case, bars)?;
+            panel(&root, top, &in_words(*case, report.sizes), bars)?;
             top += HEAD + ROW * bars.len() as i32;
         }
-        let foot = "WAL, but effectum NORMAL (DELETE), which is as it ships. honker runs handlers in its claiming thread.";
-        write(&root, foot, (MARGIN, top + 22), 11, &FAINT, HPos::Left, false)?;
+        let foot = [
+            "DELETE: effectum as it ships, a rollback journal and NORMAL; else WAL.",
+            "honker runs handlers in its claiming thread; the limit has no promises.",
+        ];
+        for (place, line) in foot.into_iter().enumerate() {
+            write(&root, line, (MARGIN, top + 22 + 18 * place as i32), 12, &FAINT, HPos::Left, false)?;
+        }
         root.present()?;
     }
     Ok(text)
@@ -71,32 +77,37 @@ fn panels<'a>(report: &'a Report) -> Vec<(Case, Vec<Bar<'a>>)> {
 }
 
 fn head(root: &Area, report: &Report) -> Result<()> {
-    let quick = if report.quick { " — a quick look only" } else { "" };
-    let title = format!("Jobs a second: jobq, its peers, and SQLite's limit{quick}");
-    write(root, &title, (MARGIN, 28), 19, &INK, HPos::Left, true)?;
-    let how =
-        format!("{} cores, medians of {} rounds; longer is better", report.machine.cores, report.rounds);
-    write(root, &how, (MARGIN, 50), 13, &FAINT, HPos::Left, false)?;
-    let legend = [
-        (Role::Ours, "jobq"),
-        (Role::Limit, "limit"),
-        (Role::Peer { across: false }, "peers, FULL: outlives a power cut"),
-        (Role::Other, "paler: the latest jobs may not"),
+    write(root, "Jobs per second on one SQLite file", (MARGIN, 26), 20, &INK, HPos::Left, true)?;
+    let how = match report.quick {
+        true => format!("{} cores, a quick look only; longer is better", report.machine.cores),
+        false => {
+            format!("{} cores, medians of {} rounds; longer is better", report.machine.cores, report.rounds)
+        }
+    };
+    write(root, &how, (MARGIN, 49), 14, &FAINT, HPos::Left, false)?;
+    let full = [
+        (Role::Ours, 0, "jobq"),
+        (Role::Peer { across: false }, 74, "peers"),
+        (Role::Limit, 154, "limit: bare SQLite, no queue"),
     ];
-    let mut left = MARGIN;
-    for (role, text) in legend {
-        root.draw(&Rectangle::new(
-            [(left, 66), (left + 12, 78)],
-            colour(role, role != Role::Other).filled(),
-        ))?;
-        write(root, text, (left + 17, 72), 13, &INK, HPos::Left, false)?;
-        left += 38 + 7 * text.len() as i32;
+    for (role, left, text) in full {
+        swatch(root, (MARGIN + left, 73), colour(role, true))?;
+        write(root, text, (MARGIN + left + 18, 73), 14, &INK, HPos::Left, false)?;
     }
-    Ok(())
+    for (place, role) in [Role::Ours, Role::Other, Role::Limit].into_iter().enumerate() {
+        swatch(root, (MARGIN + 18 * place as i32, 96), colour(role, false))?;
+    }
+    let pale = "paler: a power cut can take the latest jobs";
+    write(root, pale, (MARGIN + 54, 96), 14, &INK, HPos::Left, false)
 }
 
-fn panel(root: &Area, top: i32, case: Case, bars: &[Bar]) -> Result<()> {
-    write(root, in_words(case), (MARGIN, top + 24), 15, &INK, HPos::Left, true)?;
+fn swatch(root: &Area, (left, middle): (i32, i32), colour: RGBColor) -> Result<()> {
+    let corners = [(left, middle - 6), (left + 12, middle + 6)];
+    Ok(root.draw(&Rectangle::new(corners, colour.filled()))?)
+}
+
+fn panel(root: &Area, top: i32, title: &str, bars: &[Bar]) -> Result<()> {
+    write(root, title, (MARGIN, top + 24), 15, &INK, HPos::Left, true)?;
     let most = bars.iter().map(|bar| bar.value).fold(1.0, f64::max);
     for (place, bar) in bars.iter().enumerate() {
         let middle = top + HEAD + ROW * place as i32 + ROW / 2;
@@ -112,22 +123,20 @@ fn panel(root: &Area, top: i32, case: Case, bars: &[Bar]) -> Result<()> {
     Ok(())
 }
 
-fn in_words(case: Case) -> &'static str {
+fn in_words(case: Case, sizes: &Sizes) -> String {
     match case {
-        Case::Tasks => "W1  Enqueue one by one, 64 tasks at once",
-        Case::Bulk => "W2  Enqueue 1,000 at a time",
-        Case::Drain => "W3  Run a backlog of 20,000",
-        _ => "W4  Enqueue and run at once, 64 tasks and a worker",
+        Case::Tasks => "W1  Enqueue one by one, 64 tasks at once".into(),
+        Case::Bulk => "W2  Enqueue 1,000 at a time".into(),
+        Case::Drain => format!("W3  Run a backlog of {}", grouped(sizes.backlog as f64)),
+        _ => "W4  Enqueue and run at once, 64 tasks and a worker".into(),
     }
 }
 
-/// The name and the durability; the journal only where it is not the log.
+/// The name and `synchronous`; the journal instead where it is not the log.
 fn name(subject: &Subject) -> String {
-    match subject.durability.split_once(", ") {
-        Some(("WAL", synchronous)) => format!("{} {synchronous}", subject.name),
-        Some((journal, synchronous)) => format!("{} {synchronous} ({journal})", subject.name),
-        None => format!("{} {}", subject.name, subject.durability),
-    }
+    let durability = subject.durability.strip_prefix("WAL, ");
+    let durability = durability.or_else(|| subject.durability.split(", ").next());
+    format!("{} {}", subject.name, durability.unwrap_or_default())
 }
 
 fn colour(role: Role, full: bool) -> RGBColor {

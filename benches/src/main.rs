@@ -27,7 +27,7 @@ use std::{fs, io::Write, path::PathBuf, process::ExitCode, time::Instant};
 #[derive(Parser)]
 #[command(name = "jobq-bench")]
 struct Options {
-    /// A look in under two minutes: one round, small sizes. Not for comparisons.
+    /// A look in under two minutes: one round, small sizes, no peers in W6 and W8. Not for comparisons.
     #[arg(long)]
     quick: bool,
     /// Only subjects whose `name; durability` matches, such as `jobq|limit`.

@@ -6,6 +6,7 @@ use crate::{
     subjects::{Role, Subject},
 };
 use anyhow::Result;
+use serde::Serialize;
 use std::{
     fmt::Display,
     fs,
@@ -15,7 +16,7 @@ use std::{
 };
 
 /// How much of everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Sizes {
     /// W1: jobs from one task and from 64.
     pub one: u64,
@@ -30,17 +31,21 @@ pub struct Sizes {
     pub drain_limit: u64,
     /// W5: jobs.
     pub samples: u64,
-    /// W6: backlogs, how many runs of the first make a round, the backlog of the peers and beside `others`.
+    /// W6: backlogs, how many runs of the first make a round, the backlog of the peers and beside `others`, and the
+    /// seconds that the larger drains may last.
     pub waiting: &'static [u64],
     pub repeats: u64,
     pub beside: u64,
     pub others: u64,
+    pub deep_limit: u64,
     /// W7.
     pub idle_seconds: u64,
     /// W8: the backlog for 1, 2 and 4 processes.
     pub shared: u64,
     /// W9.
     pub kills: u64,
+    /// Whether the peers take part in W6 and W8.
+    pub peers_throughout: bool,
 }
 
 impl Sizes {
@@ -58,27 +63,31 @@ impl Sizes {
         repeats: 20,
         beside: 100_000,
         others: 1_000_000,
+        deep_limit: 20,
         idle_seconds: 20,
         shared: 100_000,
         kills: 24,
+        peers_throughout: true,
     };
     /// For a look.
     pub const QUICK: Self = Self {
         one: 2_000,
         tasks: 20_000,
-        bulk: 50_000,
-        backlog: 20_000,
-        both: 20_000,
+        bulk: 20_000,
+        backlog: 10_000,
+        both: 10_000,
         enqueue_limit: 1,
-        drain_limit: 2,
-        samples: 100,
+        drain_limit: 1,
+        samples: 60,
         waiting: &[1_000, 20_000, 100_000],
-        repeats: 5,
+        repeats: 4,
         beside: 20_000,
         others: 100_000,
-        idle_seconds: 5,
+        deep_limit: 4,
+        idle_seconds: 2,
         shared: 20_000,
-        kills: 4,
+        kills: 3,
+        peers_throughout: false,
     };
 }
 
@@ -109,7 +118,7 @@ impl Bench<'_> {
     /// # Errors
     /// An interrupt, and trouble with the files. A subject that fails is noted in the results.
     pub fn run(&mut self, wanted: impl Fn(u8) -> bool) -> Result<()> {
-        let rounds = self.rounds;
+        let (rounds, peers) = (self.rounds, self.sizes.peers_throughout);
         if (1..=4).any(&wanted) {
             self.interleaved("W1–W4", rounds, |_| true, |bench, subject| bench.rates(subject, &wanted))?;
         }
@@ -118,7 +127,10 @@ impl Bench<'_> {
             self.interleaved("W5", 1, apart, Self::latencies)?;
         }
         if wanted(6) {
-            let deep = |role| matches!(role, Role::Limit | Role::Ours | Role::Peer { .. });
+            let deep = |role| match role {
+                Role::Peer { .. } => peers,
+                role => matches!(role, Role::Limit | Role::Ours),
+            };
             self.interleaved("W6", rounds, deep, Self::backlogs)?;
         }
         if wanted(7) {
@@ -126,7 +138,7 @@ impl Bench<'_> {
             self.interleaved("W7", 1, work, Self::idle)?;
         }
         if wanted(8) {
-            let share = |role| matches!(role, Role::Ours | Role::Peer { across: true });
+            let share = |role| role == Role::Ours || peers && role == Role::Peer { across: true };
             self.interleaved("W8", rounds, share, Self::processes)?;
         }
         if wanted(9) {
@@ -215,7 +227,18 @@ impl Bench<'_> {
     ) -> Result<Answer> {
         let limit = pairs.iter().find(|(name, _)| *name == "limit").map_or(0, |(_, limit)| *limit);
         let child = self.child(subject, work, file, pairs)?;
-        let (answer, complaint) = child.answer(PATIENCE + Duration::from_secs(2 * limit))?;
+        self.answer(child, subject, what, PATIENCE + Duration::from_secs(2 * limit))
+    }
+
+    /// What a child answers at its end; its errors are noted.
+    fn answer(
+        &mut self,
+        child: Child,
+        subject: usize,
+        what: impl Display,
+        limit: Duration,
+    ) -> Result<Answer> {
+        let (answer, complaint) = child.answer(limit)?;
         if let Some(errors) = answer.get("errors").filter(|errors| **errors > 0.0) {
             let trouble = format!("{}, {what}: {errors} errors{complaint}", self.subjects[subject].key());
             eprintln!("         {trouble}");
@@ -261,7 +284,7 @@ impl Bench<'_> {
         }
         if wanted(3) || wanted(4) {
             let file = self.filled(subject, backlog)?;
-            self.drain(subject, Case::Drain, &file, backlog)?;
+            self.drain(subject, Case::Drain, &file, backlog, drain_limit)?;
             if wanted(4) {
                 let sizes = [("jobs", both), ("limit", drain_limit)];
                 let answer = self.ask(subject, Case::Both, "both", &file, &sizes)?;
@@ -271,8 +294,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn drain(&mut self, subject: usize, case: Case, file: &Path, jobs: u64) -> Result<()> {
-        let sizes = [("jobs", jobs), ("limit", self.sizes.drain_limit)];
+    fn drain(&mut self, subject: usize, case: Case, file: &Path, jobs: u64, limit: u64) -> Result<()> {
+        let sizes = [("jobs", jobs), ("limit", limit)];
         let answer = self.ask(subject, case, "drain", file, &sizes)?;
         self.keep_bounded(subject, case, jobs as f64, answer);
         Ok(())
@@ -303,23 +326,23 @@ impl Bench<'_> {
         self.ask(subject, Case::Across, "produce", &file, &sizes)?;
         pause(Duration::from_millis(500))?;
         worker.nod()?;
-        let (answer, _) = worker.answer(PATIENCE)?;
+        let answer = self.answer(worker, subject, Case::Across, PATIENCE)?;
         self.keep(subject, Case::Across, answer);
         Ok(())
     }
 
     /// W6: the same drain with fewer and more rows waiting, and beside rows that may not run.
     fn backlogs(&mut self, subject: usize) -> Result<()> {
-        let Sizes { waiting, beside, others, .. } = self.sizes.clone();
+        let Sizes { waiting, beside, others, drain_limit, deep_limit, .. } = self.sizes;
         let role = self.subjects[subject].role;
         if matches!(role, Role::Peer { .. }) {
             let file = self.filled(subject, beside)?;
-            return self.drain(subject, Case::Waiting(beside), &file, beside);
+            return self.drain(subject, Case::Waiting(beside), &file, beside, drain_limit);
         }
         self.small_backlog(subject, waiting[0])?;
         for jobs in &waiting[1..] {
             let file = self.filled(subject, *jobs)?;
-            self.drain(subject, Case::Waiting(*jobs), &file, *jobs)?;
+            self.drain(subject, Case::Waiting(*jobs), &file, *jobs, deep_limit)?;
         }
         for (case, what) in
             [(Case::Finished, "finished"), (Case::Future, "future"), (Case::Unknown, "unknown")]
@@ -333,7 +356,7 @@ impl Bench<'_> {
             let (answer, complaint) = laying.answer(PATIENCE)?;
             anyhow::ensure!(answer.get("errors") == Some(&0.0), "{case} can't be laid{complaint}");
             self.ask(subject, case, "fill", &file, &[("jobs", beside)])?;
-            self.drain(subject, case, &file, beside)?;
+            self.drain(subject, case, &file, beside, deep_limit)?;
         }
         Ok(())
     }
@@ -391,9 +414,9 @@ impl Bench<'_> {
             ran = workers.iter_mut().filter_map(told).sum();
         }
         workers.iter_mut().try_for_each(Child::nod)?;
-        let answers = workers.into_iter().map(|worker| Ok(worker.answer(PATIENCE)?.0));
-        let answers = answers.collect::<Result<Vec<Answer>>>()?;
-        Ok(shared_rate(&answers))
+        let case = Case::Processes(processes);
+        let answers = workers.into_iter().map(|worker| self.answer(worker, subject, case, PATIENCE));
+        Ok(shared_rate(&answers.collect::<Result<Vec<_>>>()?))
     }
 
     /// W9: a job that hangs goes from worker to worker, since each that has it is killed.

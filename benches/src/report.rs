@@ -61,7 +61,7 @@ impl Report<'_> {
             })
         });
         json!({
-            "quick": self.quick, "rounds": self.rounds, "machine": self.machine, "versions": self.foundations,
+            "quick": self.quick, "rounds": self.rounds, "sizes": self.sizes, "machine": self.machine, "versions": self.foundations,
             "subjects": subjects.collect::<Vec<_>>(), "targets": self.targets, "troubles": self.results.troubles,
             "results": self.results.json(|subject| self.subjects[subject].key()),
         })
@@ -199,30 +199,34 @@ impl Report<'_> {
     }
 
     fn method(&self) -> String {
-        let Sizes { backlog, enqueue_limit, drain_limit, samples, .. } = self.sizes;
-        let (rounds, backlog) = (self.rounds, grouped(*backlog as f64));
+        let Sizes { backlog, enqueue_limit, drain_limit, deep_limit, samples, .. } = self.sizes;
+        let backlog = grouped(*backlog as f64);
+        let rounds = match self.rounds {
+            1 => "of one round".to_owned(),
+            rounds => format!("medians of {rounds} rounds"),
+        };
         format!(
             "### Method\n\n\
             Each figure is by a process of its own, on a file of its own. Within a round every subject runs once, one \
-            after another; W1–W4, W6 and W8 are medians of {rounds} rounds. A job is about 100 bytes of JSON that the \
+            after another; W1–W4, W6 and W8 are {rounds}. A job is about 100 bytes of JSON that the \
             handler gets as a value; it adds 1 to a counter. W1: enqueues that are each awaited, from one task and \
             from 64; W2: enqueues of 1,000; W3: a worker that finds {backlog} jobs laid by another process, until the \
             last handler has run; W4: 64 tasks enqueue while a worker of the same process runs what they bring, on \
             the file that W3 has used; W5: one job each 10 ms (across processes 15.5 to 18.5 ms) for an idle worker, \
             {samples} times; W9: a job that hangs, its worker killed at different phases while another one waits. \
             Enqueues are stopped after {enqueue_limit} s and their rate is that until then; drains after \
-            {drain_limit} s, which is marked †. The limit's future rows are in a state of their own, and it knows no \
+            {drain_limit} s (in W6 those of the limit and jobq after {deep_limit} s), which is marked †. The limit's future rows are in a state of their own, and it knows no \
             types."
         )
     }
 
     fn rows(&self) -> String {
-        let heads = ["subject", "version", "durability", "settings", "what its row promises, and what not"];
-        let mut table = markdown_table(heads.map(str::to_owned));
-        for Subject { name, version, durability, settings, promises, .. } in self.subjects {
-            table.add_row([*name, version, durability, settings, promises]);
-        }
-        format!("### The rows\n\nFULL: what was acknowledged survives a power cut.\n\n{table}")
+        let row = |Subject { name, version, durability, settings, promises, .. }: &Subject| {
+            format!("- **{name}** {version}, {durability}: {settings}. {promises}")
+        };
+        let rows: Vec<_> = self.subjects.iter().map(row).collect();
+        let full = "FULL: what was acknowledged survives a power cut.";
+        format!("### What the rows promise, and what not\n\n{full}\n\n{}", rows.join("\n"))
     }
 }
 

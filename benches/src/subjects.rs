@@ -152,7 +152,8 @@ const HONKER: Known = Known {
     package: "honker",
     durability: "WAL, NORMAL",
     arguments: &["sync=normal"],
-    settings: "as shipped; claims and acknowledges batches of 500 in the bench's own loop, since it has no worker",
+    settings: "as shipped; it has no worker, so the bench loops over its batched claims and acknowledgements of 5,000; \
+        bulk enqueues share a transaction",
     promises: "A power cut can lose the latest jobs. The handler runs inside of the claiming thread; there are no \
         types and no history. An end is fenced by the worker's name while its claim lasts (300 s, after which the job \
         may start again); workers of any process are woken within about 1 ms.",
@@ -165,7 +166,8 @@ const RIVER: Known = Known {
     package: "riverqueue",
     durability: "WAL, FULL",
     arguments: &["sync=shipped"],
-    settings: "the README's pool; 1,000 workers (README 10), 10 connections, fetch cool-down 1 ms (default 100 ms)",
+    settings: "the README's pool, but 3 connections (README 5); 1,000 jobs at once (README 10), fetch cool-down 1 ms \
+        (default 100 ms)",
     promises: "An end is fenced by nothing: a late one ends the newer attempt. Errors of all attempts are kept; a lost \
         worker's jobs start again after 61 min by age alone; other processes' jobs are found each 100 ms; a type that \
         a worker does not know is claimed and failed.",
@@ -263,7 +265,7 @@ fn subject(known: Known, program: PathBuf) -> Result<Subject> {
     let Known { name, peer, package, durability, arguments, settings, promises, role } = known;
     let locked =
         version(&lock_file(peer)?, package).with_context(|| format!("{package} is in no lock file"))?;
-    let version = if role.is_limit() { format!("sqlx {locked}") } else { locked };
+    let version = if role.is_limit() { format!("(sqlx {locked})") } else { locked };
     Ok(Subject { name, peer, durability, version, arguments, settings, promises, role, program })
 }
 
