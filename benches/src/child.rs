@@ -94,6 +94,8 @@ impl Child {
     /// does not outlive a bench that was killed.
     pub fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // A panic's message is the last that is said.
+        command.env("RUST_BACKTRACE", "0");
         let die_with_us = || prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into);
         // SAFETY: between fork and exec it makes one system call, and neither allocates nor locks.
         unsafe { command.pre_exec(die_with_us) };
@@ -206,7 +208,8 @@ impl Child {
     fn complaint(&mut self) -> String {
         self.kill();
         let text = self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default();
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let said = |line: &&str| !line.is_empty() && !line.starts_with("note: run with");
+        let lines: Vec<_> = text.lines().map(str::trim).filter(said).collect();
         match &lines[lines.len().saturating_sub(4)..] {
             [] => String::new(),
             last => format!(": {}", last.join(" / ")),

@@ -26,18 +26,18 @@ pub struct Sizes {
     /// W3 and W4.
     pub backlog: u64,
     pub both: u64,
-    /// Seconds that an enqueue and a drain may last.
+    /// Seconds that enqueues may last, the drains of W3 and W4, and those of W6 and W8: the peers', and the others.
     pub enqueue_limit: u64,
     pub drain_limit: u64,
+    pub peers_limit: u64,
+    pub deep_limit: u64,
     /// W5: jobs.
     pub samples: u64,
-    /// W6: backlogs, how many runs of the first make a round, the backlog of the peers and beside `others`, and the
-    /// seconds that the larger drains may last.
+    /// W6: backlogs, how many runs of the first make a round, the backlog of the peers and beside `others`.
     pub waiting: &'static [u64],
     pub repeats: u64,
     pub beside: u64,
     pub others: u64,
-    pub deep_limit: u64,
     /// W7.
     pub idle_seconds: u64,
     /// W8: the backlog for 1, 2 and 4 processes.
@@ -56,14 +56,15 @@ impl Sizes {
         bulk: 200_000,
         backlog: 20_000,
         both: 40_000,
-        enqueue_limit: 3,
-        drain_limit: 8,
+        enqueue_limit: 2,
+        drain_limit: 5,
+        peers_limit: 8,
+        deep_limit: 20,
         samples: 1_000,
         waiting: &[1_000, 20_000, 100_000, 1_000_000],
         repeats: 20,
         beside: 100_000,
         others: 1_000_000,
-        deep_limit: 20,
         idle_seconds: 20,
         shared: 100_000,
         kills: 24,
@@ -78,12 +79,13 @@ impl Sizes {
         both: 10_000,
         enqueue_limit: 1,
         drain_limit: 1,
+        peers_limit: 4,
+        deep_limit: 4,
         samples: 60,
         waiting: &[1_000, 20_000, 100_000],
         repeats: 4,
         beside: 20_000,
         others: 100_000,
-        deep_limit: 4,
         idle_seconds: 2,
         shared: 20_000,
         kills: 3,
@@ -301,6 +303,12 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Seconds that a drain of W6 and W8 may last.
+    fn deep_limit(&self, subject: usize) -> u64 {
+        let is_peer = self.subjects[subject].peer.is_some();
+        if is_peer { self.sizes.peers_limit } else { self.sizes.deep_limit }
+    }
+
     /// Keeps a rate, and whether fewer ran than were to run.
     fn keep_bounded(&mut self, subject: usize, case: Case, wanted: f64, answer: Answer) {
         if answer.get("jobs").is_none_or(|ran| *ran < wanted) {
@@ -333,16 +341,16 @@ impl Bench<'_> {
 
     /// W6: the same drain with fewer and more rows waiting, and beside rows that may not run.
     fn backlogs(&mut self, subject: usize) -> Result<()> {
-        let Sizes { waiting, beside, others, drain_limit, deep_limit, .. } = self.sizes;
-        let role = self.subjects[subject].role;
+        let Sizes { waiting, beside, others, .. } = self.sizes;
+        let (role, limit) = (self.subjects[subject].role, self.deep_limit(subject));
         if matches!(role, Role::Peer { .. }) {
             let file = self.filled(subject, beside)?;
-            return self.drain(subject, Case::Waiting(beside), &file, beside, drain_limit);
+            return self.drain(subject, Case::Waiting(beside), &file, beside, limit);
         }
         self.small_backlog(subject, waiting[0])?;
         for jobs in &waiting[1..] {
             let file = self.filled(subject, *jobs)?;
-            self.drain(subject, Case::Waiting(*jobs), &file, *jobs, deep_limit)?;
+            self.drain(subject, Case::Waiting(*jobs), &file, *jobs, limit)?;
         }
         for (case, what) in
             [(Case::Finished, "finished"), (Case::Future, "future"), (Case::Unknown, "unknown")]
@@ -356,7 +364,7 @@ impl Bench<'_> {
             let (answer, complaint) = laying.answer(PATIENCE)?;
             anyhow::ensure!(answer.get("errors") == Some(&0.0), "{case} can't be laid{complaint}");
             self.ask(subject, case, "fill", &file, &[("jobs", beside)])?;
-            self.drain(subject, case, &file, beside, deep_limit)?;
+            self.drain(subject, case, &file, beside, limit)?;
         }
         Ok(())
     }
@@ -405,7 +413,7 @@ impl Bench<'_> {
         for worker in &mut workers {
             worker.line_with("ready", PATIENCE)?;
         }
-        let until = Instant::now() + Duration::from_secs(self.sizes.drain_limit);
+        let until = Instant::now() + Duration::from_secs(self.deep_limit(subject));
         workers.iter_mut().try_for_each(Child::nod)?;
         let mut ran = 0;
         while ran < self.sizes.shared && Instant::now() < until {

@@ -199,7 +199,7 @@ impl Report<'_> {
     }
 
     fn method(&self) -> String {
-        let Sizes { backlog, enqueue_limit, drain_limit, deep_limit, samples, .. } = self.sizes;
+        let Sizes { backlog, enqueue_limit, drain_limit, peers_limit, deep_limit, samples, .. } = self.sizes;
         let backlog = grouped(*backlog as f64);
         let rounds = match self.rounds {
             1 => "of one round".to_owned(),
@@ -215,7 +215,7 @@ impl Report<'_> {
             the file that W3 has used; W5: one job each 10 ms (across processes 15.5 to 18.5 ms) for an idle worker, \
             {samples} times; W9: a job that hangs, its worker killed at different phases while another one waits. \
             Enqueues are stopped after {enqueue_limit} s and their rate is that until then; drains after \
-            {drain_limit} s (in W6 those of the limit and jobq after {deep_limit} s), which is marked †. The limit's future rows are in a state of their own, and it knows no \
+            {drain_limit} s (in W6 and W8 the peers' after {peers_limit} s, the others' after {deep_limit} s), which is marked †. The limit's future rows are in a state of their own, and it knows no \
             types."
         )
     }

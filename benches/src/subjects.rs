@@ -124,8 +124,8 @@ const APALIS: Known = Known {
     package: "apalis-sqlite",
     durability: "WAL, OFF/FULL",
     arguments: &["durability=shipped"],
-    settings: "as shipped; batches of 5,000 (default 10) and as many at once, update hook and a look each 100 ms, \
-        planner statistics laid beforehand",
+    settings: "as shipped; batches of 5,000 (default 10) and as many at once, update hook and a look each 100 ms (by \
+        an interval of the bench's, since its own can lose its wake-up), planner statistics laid beforehand",
     promises: "`synchronous` is OFF on the connection that its setup ran on and FULL on the rest: a power cut can lose \
         acknowledged jobs or corrupt the file. An end is fenced by the worker's name, not \
         by the attempt; of the attempts the last result is kept; a lost worker's jobs start again after 60 s without \
