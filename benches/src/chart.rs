@@ -3,7 +3,7 @@
 use crate::{
     plan::Sizes,
     report::Report,
-    results::{Case, grouped},
+    results::{Case, grouped, whole},
     subjects::{Role, Subject},
 };
 use anyhow::Result;
@@ -127,7 +127,7 @@ fn in_words(case: Case, sizes: &Sizes) -> String {
     match case {
         Case::Tasks => "W1  Enqueue one by one, 64 tasks at once".into(),
         Case::Bulk => "W2  Enqueue 1,000 at a time".into(),
-        Case::Drain => format!("W3  Run a backlog of {}", grouped(sizes.backlog as f64)),
+        Case::Drain => format!("W3  Run a backlog of {}", whole(sizes.backlog)),
         _ => "W4  Enqueue and run at once, 64 tasks and a worker".into(),
     }
 }

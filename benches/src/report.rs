@@ -3,7 +3,7 @@
 use crate::{
     machine::Machine,
     plan::Sizes,
-    results::{Case, Results, grouped},
+    results::{Case, Results, grouped, whole},
     subjects::Subject,
     targets::{Target, shown},
 };
@@ -118,7 +118,7 @@ impl Report<'_> {
 
     fn backlogs(&self) -> String {
         let Sizes { beside, others, .. } = self.sizes;
-        let (beside, others) = (grouped(*beside as f64), grouped(*others as f64));
+        let (beside, others) = (whole(*beside), whole(*others));
         let title = format!(
             "W6: jobs a second with so many waiting, and with {beside} waiting beside {others} rows that may not run"
         );
@@ -126,7 +126,7 @@ impl Report<'_> {
     }
 
     fn processes(&self) -> String {
-        let jobs = grouped(self.sizes.shared as f64);
+        let jobs = whole(self.sizes.shared);
         self.rate_table(&format!("W8: jobs a second of processes that share a file of {jobs} waiting"), &[8])
     }
 
@@ -200,7 +200,7 @@ impl Report<'_> {
 
     fn method(&self) -> String {
         let Sizes { backlog, enqueue_limit, drain_limit, peers_limit, deep_limit, samples, .. } = self.sizes;
-        let backlog = grouped(*backlog as f64);
+        let backlog = whole(*backlog);
         let rounds = match self.rounds {
             1 => "of one round".to_owned(),
             rounds => format!("medians of {rounds} rounds"),
@@ -213,10 +213,11 @@ impl Report<'_> {
             from 64; W2: enqueues of 1,000; W3: a worker that finds {backlog} jobs laid by another process, until the \
             last handler has run; W4: 64 tasks enqueue while a worker of the same process runs what they bring, on \
             the file that W3 has used; W5: one job each 10 ms (across processes 15.5 to 18.5 ms) for an idle worker, \
-            {samples} times; W9: a job that hangs, its worker killed at different phases while another one waits. \
+            {} times; W9: a job that hangs, its worker killed at different phases while another one waits. \
             Enqueues are stopped after {enqueue_limit} s and their rate is that until then; drains after \
-            {drain_limit} s (in W6 and W8 the peers' after {peers_limit} s, the others' after {deep_limit} s), which is marked †. The limit's future rows are in a state of their own, and it knows no \
-            types."
+            {drain_limit} s (in W6 and W8 the peers' after {peers_limit} s, the others' after {deep_limit} s), which \
+            is marked †. The limit's future rows are in a state of their own, and it knows no types.",
+            whole(*samples)
         )
     }
 

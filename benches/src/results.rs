@@ -67,7 +67,7 @@ impl fmt::Display for Case {
             Self::Both => f.write_str("W4 end to end"),
             Self::Same => f.write_str("W5 same process"),
             Self::Across => f.write_str("W5 other process"),
-            Self::Waiting(rows) => write!(f, "W6 {} waiting", grouped(*rows as f64)),
+            Self::Waiting(rows) => write!(f, "W6 {} waiting", whole(*rows)),
             Self::Finished => f.write_str("W6 beside finished rows"),
             Self::Future => f.write_str("W6 beside future rows"),
             Self::Unknown => f.write_str("W6 beside rows of an unknown type"),
@@ -173,12 +173,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// A rate for people: three digits and more as a whole number with its thousands apart.
+/// A figure for people: two decimals, or from a hundred on a whole number with its thousands apart.
 pub fn grouped(value: f64) -> String {
-    if value < 99.5 {
-        return format!("{value:.2}");
-    }
-    let digits = format!("{value:.0}");
+    if value < 99.5 { format!("{value:.2}") } else { whole(value.round() as u64) }
+}
+
+/// A number for people: its thousands apart.
+pub fn whole(number: u64) -> String {
+    let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -230,5 +232,6 @@ mod tests {
         for (value, text) in texts {
             assert_eq!(grouped(value), text);
         }
+        assert_eq!((whole(60), whole(1_000)), ("60".into(), "1,000".into()));
     }
 }
