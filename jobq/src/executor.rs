@@ -15,7 +15,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 use tracing::Span;
@@ -24,6 +24,9 @@ mod threads;
 use threads::Threads;
 
 pub use crate::context::{Order, Orders};
+
+/// A single poll of a handler that takes longer than this is named in a warning: it held a thread of the runtime.
+const LONG_POLL: Duration = Duration::from_secs(1);
 
 // ---- the pure step -------------------------------------------------------------------------------------
 
@@ -196,17 +199,15 @@ impl Executor {
         Self { data, clock, timeout, scope: Box::new(scope), threads: Threads::default() }
     }
 
-    /// Runs one attempt to its end, whatever its handler does, and says what follows. Its time counts from `now`, on
-    /// the steady clock.
+    /// Runs one attempt to its end, whatever its handler does, and says what follows.
     ///
     /// # Cancel safety
     /// Dropping the future drops an async handler with it; a `blocking` one is left to itself.
-    pub async fn attempt(&self, entry: &'static JobEntry, ctx: &JobContext, now: Duration) -> Verdict {
-        let limit = Limit::new(ctx.job().timeout.unwrap_or(self.timeout), &*self.clock, now);
+    pub async fn attempt(&self, entry: &'static JobEntry, ctx: &JobContext) -> Verdict {
         let ending = match entry.blocking {
             // On the heap: the future of all other attempts is not to be as large as this one.
-            true => outlived(Box::pin(self.on_own_thread(entry, ctx, limit)).as_mut()).await,
-            false => outlived(pin!(self.in_place(entry, ctx, limit))).await,
+            true => outlived(Box::pin(self.on_own_thread(entry, ctx)).as_mut()).await,
+            false => outlived(pin!(self.in_place(entry, ctx))).await,
         };
         self.conclude(ending, entry, ctx.job())
     }
@@ -228,11 +229,17 @@ impl Executor {
         verdict
     }
 
-    async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext, mut limit: Limit<'_>) -> Ending {
-        let mut handler = Handler::new(entry, ctx, &self.data);
+    async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
+        let job = ctx.job();
+        let span = span_of(job);
+        let mut body = match start(entry, ctx, &self.data, &span) {
+            Ok(body) => body,
+            Err(ending) => return ending,
+        };
+        let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
         let ending = poll_fn(|cx| {
             let order = ctx.order(cx);
-            if let Poll::Ready(ending) = handler.poll(cx) {
+            if let Poll::Ready(ending) = poll_body(&mut body, cx, &span, job) {
                 return Poll::Ready(given_up(ending, order));
             }
             // The handler has just been polled with the switch fired: what it wanted to do last is done.
@@ -245,23 +252,23 @@ impl Executor {
                 return Poll::Pending;
             };
             ctx.expire();
-            let _last_chance = handler.poll(cx);
+            let _last_chance = poll_body(&mut body, cx, &span, job);
             Poll::Ready(Ending::TimedOut(after))
-        });
-        let ending = ending.await;
-        if let Some(panic) = handler.end() {
-            tracing::warn!(panic, "the job's handler panicked while it was dropped");
+        })
+        .await;
+        let _inside = span.enter();
+        match caught(|| drop(body)) {
+            Err(panic) if !matches!(ending, Ending::Returned(_)) => {
+                tracing::warn!(panic, "the job's handler panicked while it was dropped");
+                ending
+            }
+            _ => ending,
         }
-        ending
     }
 
-    async fn on_own_thread(
-        &self,
-        entry: &'static JobEntry,
-        ctx: &JobContext,
-        mut limit: Limit<'_>,
-    ) -> Ending {
+    async fn on_own_thread(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
         let job = ctx.job();
+        let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
         let mut returned = match self.lend_thread(entry, ctx.clone()) {
             Ok(returned) => returned,
             Err(error) => return Ending::NotStarted(format!("no thread for a blocking job: {error}")),
@@ -302,9 +309,14 @@ impl Executor {
         let (tell, told) = oneshot::channel();
         let data = self.data.clone();
         let body: Body = Box::pin(async move {
-            let mut handler = Handler::new(entry, &ctx, &data);
-            let ending = poll_fn(|cx| handler.poll(cx)).await;
-            let _said = handler.end();
+            let span = span_of(ctx.job());
+            let mut body = match start(entry, &ctx, &data, &span) {
+                Ok(body) => body,
+                Err(ending) => return ending,
+            };
+            let ending = poll_fn(|cx| poll_quietly(&mut body, cx, &span)).await;
+            let _inside = span.enter();
+            let _said = caught(|| drop(body));
             ending
         });
         let body = (self.scope)(body);
@@ -348,9 +360,9 @@ struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    fn new(timeout: Timeout, clock: &'a dyn Clock, now: Duration) -> Self {
+    fn new(timeout: Timeout, clock: &'a dyn Clock) -> Self {
         let after = match timeout {
-            Timeout::After(limit) => Some((limit, now.saturating_add(limit))),
+            Timeout::After(limit) => Some((limit, clock.steady().saturating_add(limit))),
             Timeout::Never => None,
         };
         Self { clock, after, timer: None }
@@ -383,49 +395,43 @@ fn given_up(ending: Ending, order: Order) -> Ending {
     }
 }
 
-/// A handler, from its payload to its last drop, each within its span and with its panics caught.
-struct Handler<'a> {
+fn span_of(job: &Claimed) -> Span {
+    tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt)
+}
+
+/// Decodes the payload and makes the handler's future.
+fn start<'a>(
     entry: &'static JobEntry,
     ctx: &'a JobContext,
     data: &'a DataMap,
-    span: Span,
-    body: Option<Attempting<'a>>,
+    span: &Span,
+) -> Result<Attempting<'a>, Ending> {
+    let _inside = span.enter();
+    match caught(|| (entry.run)(&ctx.job().payload, ctx, data)) {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
+        Err(panic) => Err(Ending::Panicked(panic)),
+    }
 }
 
-impl<'a> Handler<'a> {
-    fn new(entry: &'static JobEntry, ctx: &'a JobContext, data: &'a DataMap) -> Self {
-        let job = ctx.job();
-        let span = tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt);
-        Self { entry, ctx, data, span, body: None }
+/// Polls a handler on a thread of the runtime, and says so when it held that thread for long.
+fn poll_body(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span, job: &Claimed) -> Poll<Ending> {
+    let begun = Instant::now();
+    let polled = poll_quietly(body, cx, span);
+    let held = begun.elapsed();
+    if held >= LONG_POLL {
+        let (id, job_type) = (job.id, &*job.job_type);
+        tracing::warn!(%id, job_type, ?held, "a job held a thread of the runtime without awaiting; mark its function `blocking`");
     }
+    polled
+}
 
-    /// Decodes the payload and starts the handler where that is still to be done, then polls it; one that has returned
-    /// is dropped.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        let Self { entry, ctx, data, span, body } = self;
-        let _inside = span.enter();
-        let polled = caught(|| {
-            let handler = match &mut *body {
-                Some(handler) => handler,
-                empty => match (entry.run)(&ctx.job().payload, ctx, data) {
-                    Ok(handler) => empty.insert(handler),
-                    Err(error) => return Poll::Ready(Ending::Undecodable(error.to_string())),
-                },
-            };
-            handler.as_mut().poll(cx).map(Ending::Returned)
-        });
-        let polled = polled.unwrap_or_else(|panic| Poll::Ready(Ending::Panicked(panic)));
-        if let Poll::Ready(Ending::Returned(_)) = polled {
-            let _said = caught(|| *body = None);
-        }
-        polled
-    }
-
-    /// Drops a handler that has not returned, and says how it panicked meanwhile.
-    fn end(&mut self) -> Option<String> {
-        let body = self.body.take()?;
-        let _inside = self.span.enter();
-        caught(|| drop(body)).err()
+fn poll_quietly(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span) -> Poll<Ending> {
+    let _inside = span.enter();
+    match caught(|| body.as_mut().poll(cx)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(returned)) => Poll::Ready(Ending::Returned(returned)),
+        Err(panic) => Poll::Ready(Ending::Panicked(panic)),
     }
 }
 

@@ -1,17 +1,16 @@
 //! Worker: claims jobs, has them executed, settles them; stops gracefully.
 //!
 //! ```text
-//!            ┌─────────────── a slot is free ────────────────┐
-//!   claiming ──► starting ──► (a task of its own) ──► outbox ──► settling ──► Store::complete / fail / snooze / release
-//!      ▲                                                                         │
-//!      └───────────────────────────────── room ◄─────────────────────────────────┘
+//!            ┌───────────── a slot is free ─────────────┐
+//!   claiming ──► running: one task a job ──► outbox ──► settling ──► Store::complete / fail / snooze / release
+//!      ▲                                                                │
+//!      └───────────────────────── room ◄────────────────────────────────┘
 //! ```
-//! A few tasks do it: the *claiming* one keeps one standing [`Store::claim`] for as many jobs as there are free slots;
-//! the *starting* ones poll each claimed job for the first time, and one that waits goes on in a task of its own; the
-//! *settling* one gathers what ended meanwhile and writes it in one call a kind. A slot is free again when its job's end
-//! is handed to the settling task, so that the write of that end and the next claim can share one commit; so that a
-//! store that can't be written to is not run ahead of, jobs that run and ends that wait are together never more than
-//! twice the slots. Sweeps ([`maintenance`](crate::maintenance)) run beside.
+//! Three tasks do it: the *claiming* one keeps one standing [`Store::claim`] for as many jobs as there are free slots;
+//! each claimed job runs in a task of its own; the *settling* one gathers what ended meanwhile and writes it in one call
+//! a kind. A slot is free again when its job's end is handed to the settling task, so that the write of that end and the
+//! next claim can share one commit; so that a store that can't be written to is not run ahead of, jobs that run and
+//! ends that wait are together never more than twice the slots. Sweeps ([`maintenance`](crate::maintenance)) run beside.
 //!
 //! [`Store::claim`]: crate::store::Store::claim
 
@@ -31,7 +30,6 @@ use tokio::{sync::oneshot, task::JoinSet};
 mod claiming;
 mod core;
 mod settling;
-mod starting;
 mod stopping;
 
 pub use core::WorkerStats;

@@ -47,11 +47,7 @@ impl JobQueue {
 
     /// Surrounds a handler of the worker with this key: what it enqueues goes to this queue, and
     /// [`worker_here`] knows it.
-    pub(crate) fn enter<F: Future>(
-        self,
-        worker: u64,
-        handler: F,
-    ) -> impl Future<Output = F::Output> + use<F> {
+    pub(crate) fn enter<F: Future>(self, worker: u64, handler: F) -> impl Future<Output = F::Output> {
         HERE.scope(Here { queue: self, worker: Some(worker) }, handler)
     }
 

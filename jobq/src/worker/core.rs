@@ -1,9 +1,6 @@
 //! What the tasks of one worker share: who it is, what runs, which ends wait to be stored.
 
-use super::{
-    Settings, WorkerError,
-    starting::{self, Starting, Taken},
-};
+use super::{Settings, WorkerError};
 use crate::{
     context::JobContext,
     executor::{Body, Executor, Order, Orders, Verdict},
@@ -16,7 +13,6 @@ use crate::{
 };
 use std::{
     fmt,
-    future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -208,7 +204,6 @@ pub(super) struct Core {
     asking: Arc<Asking>,
     quiet: Arc<Quiet>,
     floor: Mutex<Floor>,
-    pub(super) starting: Starting,
     wish: watch::Sender<Wish>,
     ended: watch::Sender<Option<Result<(), WorkerError>>>,
     /// The claiming task's cue: a slot may be free.
@@ -247,7 +242,6 @@ impl Core {
             asking: Arc::default(),
             quiet,
             floor: Mutex::default(),
-            starting: Starting::default(),
             wish: watch::Sender::default(),
             ended: watch::Sender::default(),
             room: Notify::new(),
@@ -309,7 +303,7 @@ impl Core {
         // Kept until all are started: a pause returns after that, or none starts.
         let wish = self.wish.borrow();
         let since = self.clock().steady();
-        let mut taken = Vec::with_capacity(claimed.len());
+        let mut started = Vec::with_capacity(claimed.len());
         let mut given_back = false;
         let mut latest: Option<&'static JobEntry> = None;
         let mut floor = self.floor();
@@ -324,29 +318,23 @@ impl Core {
             };
             let (ctx, switch) = JobContext::new(job);
             let place = floor.held.put(entry, since, Orders::new(switch));
-            taken.push(Taken { entry, ctx, place });
+            started.push((entry, ctx, place));
         }
         drop(floor);
         if given_back {
             self.outbox.notify_one();
         }
-        starting::start(self, taken);
+        for (entry, ctx, place) in started {
+            let core = self.clone();
+            tokio::spawn(self.queue.clone().enter(self.key, async move {
+                let verdict = core.executor.attempt(entry, &ctx).await;
+                core.leave(entry, place, &ctx, verdict);
+            }));
+        }
     }
 
-    /// Runs a job to its end. `now` is on the steady clock.
-    pub(super) async fn run(self: Arc<Self>, Taken { entry, ctx, place }: Taken, now: Duration) {
-        let verdict = self.executor.attempt(entry, &ctx, now).await;
-        self.leave(entry, place, &ctx, verdict);
-    }
-
-    /// Surrounds a task that handlers run in: what they enqueue goes to this queue, and the worker knows a call of its
-    /// own handler.
-    pub(super) fn surround<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
-        self.queue.clone().enter(self.key, task)
-    }
-
-    /// Hands in a job's end; its slot is free. Nothing happens where the job was let go before: its end is settled
-    /// already.
+    /// Hands a job's end to the settling task and its slot to the claiming task. Nothing happens where the job was
+    /// let go before: its end is settled already.
     fn leave(&self, entry: &JobEntry, place: usize, job: &JobContext, verdict: Verdict) {
         let forgotten = verdict == Verdict::Forget;
         {
@@ -357,8 +345,11 @@ impl Core {
             }
             floor.outbox.push(job.id(), job.lease(), verdict);
         }
+        self.room.notify_one();
         if forgotten {
             self.settled.notify_waiters();
+        } else {
+            self.outbox.notify_one();
         }
     }
 
@@ -370,12 +361,6 @@ impl Core {
     /// Half of the slots: while these jobs are claimed or settled, the other half runs.
     pub(super) fn half(&self) -> usize {
         self.settings.concurrency.div_ceil(2)
-    }
-
-    /// Tells the claiming and the settling task that jobs have left.
-    pub(super) fn tell_of_ends(&self) {
-        self.room.notify_one();
-        self.outbox.notify_one();
     }
 
     /// The ends that wait; from here on they are being written.
