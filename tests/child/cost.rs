@@ -15,7 +15,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{sync::watch, task::yield_now};
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -49,6 +49,9 @@ static SINCE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SHUT: Mutex<bool> = Mutex::new(false);
 static OPENED: Condvar = Condvar::new();
 static AT_THE_DOOR: AtomicBool = AtomicBool::new(false);
+/// Whether a commit takes longer than it is from one sign of life to the next.
+static SLOW_COMMITS: AtomicBool = AtomicBool::new(false);
+const BEAT: Duration = Duration::from_millis(10);
 
 struct Ear;
 
@@ -73,6 +76,8 @@ impl<S: tracing::Subscriber> Layer<S> for Ear {
                 AT_THE_DOOR.store(false, SeqCst);
             }
             "COMMIT" => {
+                let began = Instant::now();
+                while SLOW_COMMITS.load(SeqCst) && began.elapsed() < 2 * BEAT {}
                 since.push(told);
                 lock(&DONE).push(std::mem::take(&mut since));
             }
@@ -118,6 +123,7 @@ pub async fn cost(path: &str, act: &str) {
         "backlog" => backlog(&queue).await,
         "alone" => alone(&queue).await,
         "large" => large(&queue).await,
+        "beats" => beats(&queue).await,
         "slow" => slow(path, &queue).await,
         _ => panic!("unknown: {act}"),
     }
@@ -209,7 +215,11 @@ async fn alone(queue: &JobQueue) {
 
 async fn worker(queue: &JobQueue, slots: usize) -> WorkerHandle {
     let hour = Duration::from_secs(3600);
-    let worker = Worker::new(queue).jobs((mail,)).concurrency(slots).heartbeat(hour).rescue_after(hour * 3);
+    beating(queue, slots, hour).await
+}
+
+async fn beating(queue: &JobQueue, slots: usize, beat: Duration) -> WorkerHandle {
+    let worker = Worker::new(queue).jobs((mail,)).concurrency(slots).heartbeat(beat).rescue_after(beat * 3);
     worker.start().await.unwrap()
 }
 
@@ -239,4 +249,15 @@ async fn backlog(queue: &JobQueue) {
     told_to().await;
     let worker = worker(queue, 100).await;
     end(&worker, 100).await;
+}
+
+/// Twenty beside a worker, one after the other, whose commits are slow.
+async fn beats(queue: &JobQueue) {
+    let _worker = beating(queue, 1, BEAT).await;
+    told_to().await;
+    SLOW_COMMITS.store(true, SeqCst);
+    for _ in 0..20 {
+        queue.store().enqueue(vec![NewJob::new("nobody:knows", "{}")], 1).await.unwrap();
+    }
+    SLOW_COMMITS.store(false, SeqCst);
 }

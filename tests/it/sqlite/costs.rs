@@ -110,6 +110,19 @@ fn who_waits_alone_is_committed_alone_and_who_comes_meanwhile_shares_the_next_co
 }
 
 #[test]
+fn a_sign_of_life_that_falls_due_during_a_commit_comes_with_the_next() {
+    let transactions = told("beats").transactions;
+    let beats = |transaction: &Vec<String>| transaction.iter().any(|sql| sql.contains("beats = beats + 1"));
+    // The first may have come before its time.
+    let beaten = transactions.iter().skip(1).filter(|transaction| beats(transaction)).count();
+    assert!(
+        transactions.len() >= 20 && beaten == transactions.len() - 1,
+        "{beaten} of {}",
+        transactions.len()
+    );
+}
+
+#[test]
 fn a_transaction_takes_up_no_act_after_its_time_however_many_wait() {
     // Each act takes longer than that: the first of a batch is made all the same, the others come one by one.
     assert_eq!(told("slow").transactions.len(), 1 + 4);

@@ -578,8 +578,10 @@ async fn logs() {
 async fn a_job_that_holds_the_runtimes_thread_is_named_in_a_warning_and_nothing_is_rescued() {
     let g = ground();
     let log = log();
-    let id = holds_the_thread.enqueue(()).on(&g.queue).await.unwrap().id();
-    let stats = g.worker().jobs((holds_the_thread,)).drain().await.unwrap();
+    // How long something takes is measured by the queue's clock, so it must be the real one here.
+    let queue = JobQueue::with_store(Arc::new(g.memory.clone()), Arc::new(jobq::SystemClock));
+    let id = holds_the_thread.enqueue(()).on(&queue).await.unwrap().id();
+    let stats = Worker::new(&queue).jobs((holds_the_thread,)).drain().await.unwrap();
     assert_eq!((stats.completed, g.row(id).await.lease), (1, 1));
     let text = log.text();
     let line = text.lines().find(|line| line.contains("held a thread")).expect("a warning");
@@ -615,6 +617,109 @@ async fn spins(#[data] stage: &Stage, n: u32) {
     let _on = stage.enter(n);
     while !stage.is_open(n) {
         std::thread::yield_now();
+    }
+}
+
+// ---- together --------------------------------------------------------------------------------------------------
+
+/// Where jobs meet: each goes on when all are there.
+#[derive(Clone)]
+struct Meeting {
+    awaited: Arc<tokio::sync::Barrier>,
+    holding: Arc<std::sync::Barrier>,
+}
+
+impl Meeting {
+    fn of(jobs: usize) -> Self {
+        let awaited = Arc::new(tokio::sync::Barrier::new(jobs));
+        Self { awaited, holding: Arc::new(std::sync::Barrier::new(jobs)) }
+    }
+
+    /// These jobs, claimed in one go, come to their end.
+    async fn held_by<J: Job + 'static>(
+        self,
+        jobs: usize,
+        knows: Worker,
+        all: impl Iterator<Item = J>,
+        g: &Ground,
+    ) {
+        g.queue.enqueue_all(all).await.unwrap();
+        let drain = tokio::spawn(knows.data(self).concurrency(jobs).drain());
+        let stats = at_once("the meeting", drain).await.unwrap().unwrap();
+        assert_eq!(stats.completed, jobs as u64);
+    }
+}
+
+#[tokio::test]
+async fn handlers_that_await_together_run_together_on_one_thread() {
+    let g = ground();
+    let (meeting, worker) = (Meeting::of(500), Worker::new(&g.queue).jobs((meets,)));
+    meeting.held_by(500, worker, (0..500).map(|_| Meets {}), &g).await;
+}
+
+#[job(type = "ground:meets")]
+async fn meets(#[data] meeting: &Meeting) {
+    meeting.awaited.wait().await;
+    tokio::task::yield_now().await;
+    meeting.awaited.wait().await;
+}
+
+#[tokio::test]
+async fn blocking_jobs_run_together_each_on_a_thread_of_its_own() {
+    let g = ground();
+    let (meeting, worker) = (Meeting::of(32), Worker::new(&g.queue).jobs((meets_blocking,)));
+    meeting.held_by(32, worker, (0..32).map(|_| MeetsBlocking {}), &g).await;
+}
+
+#[job(type = "ground:meets_blocking", blocking)]
+fn meets_blocking(#[data] meeting: &Meeting) {
+    meeting.holding.wait();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handlers_that_hold_their_threads_use_all_threads_of_the_runtime() {
+    let g = ground();
+    let (meeting, worker) = (Meeting::of(4), Worker::new(&g.queue).jobs((holds_and_meets,)));
+    meeting.held_by(4, worker, (0..4).map(|_| HoldsAndMeets {}), &g).await;
+}
+
+#[job(type = "ground:holds_and_meets")]
+async fn holds_and_meets(#[data] meeting: &Meeting) {
+    meeting.holding.wait();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_in_block_in_place_run_together_on_more_threads_than_the_runtime_has() {
+    let g = ground();
+    let (meeting, worker) = (Meeting::of(16), Worker::new(&g.queue).jobs((meets_in_place,)));
+    meeting.held_by(16, worker, (0..16).map(|_| MeetsInPlace {}), &g).await;
+}
+
+#[job(type = "ground:meets_in_place")]
+async fn meets_in_place(#[data] meeting: &Meeting) {
+    tokio::task::block_in_place(|| meeting.holding.wait());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_or_waits_beside_a_job_that_holds_its_thread_is_stored_and_goes_on() {
+    for _ in 0..20 {
+        let g = ground();
+        let mut others = Vec::new();
+        for n in 1..=3 {
+            others.push(g.says("fine").await);
+            others.push(g.gated(n).await);
+        }
+        let holding = spins.enqueue(99).on(&g.queue).await.unwrap().id();
+        others.push(g.says("fine").await);
+        let worker = g.worker().jobs((spins, says, gated)).concurrency(8).start().await.unwrap();
+        until("the thread is held", async || g.stage.entered().contains(&99)).await;
+        (1..=3).for_each(|n| g.stage.open(n));
+        for id in others {
+            g.until_state(id, JobState::Completed).await;
+        }
+        assert_eq!(g.state(holding).await, JobState::Running);
+        g.stage.open(99);
+        worker.stop().await.unwrap();
     }
 }
 

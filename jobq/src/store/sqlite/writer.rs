@@ -371,16 +371,17 @@ impl Writer {
         }
         self.desk.lay()?;
         self.fill_wants()?;
-        match self.beat() {
+        let due = Instant::now();
+        match self.beat(due) {
             // Nobody's act is to blame for it, and the lock on its byte still tells that the worker lives.
             Err(error) if blames_one(&error) => self.complain("workers can't be seen to live", &error),
             beaten => beaten?,
         }
         self.desk.db.prepare_cached("COMMIT")?.execute([])?;
         self.state.answered = (batch.len(), began.elapsed());
-        let now = Instant::now();
-        for (_, every, next) in self.state.beats.iter_mut().filter(|(.., next)| *next <= now) {
-            *next = now + *every;
+        // A beat that fell due during the commit was not made, and comes with the next one.
+        for (_, every, next) in self.state.beats.iter_mut().filter(|(.., next)| *next <= due) {
+            *next = due + *every;
         }
         for worker in self.state.leaving.drain(..) {
             self.desk.side_car.free(worker.0);
@@ -403,10 +404,9 @@ impl Writer {
         Ok(())
     }
 
-    fn beat(&mut self) -> rusqlite::Result<()> {
-        let now = Instant::now();
+    fn beat(&mut self, due: Instant) -> rusqlite::Result<()> {
         let wall = self.clock.now();
-        for (worker, ..) in self.state.beats.iter().filter(|(.., next)| *next <= now) {
+        for (worker, ..) in self.state.beats.iter().filter(|(.., next)| *next <= due) {
             self.desk.beat(*worker, wall)?;
         }
         self.desk.bury(&self.state.leaving, wall)
