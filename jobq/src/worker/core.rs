@@ -364,11 +364,14 @@ impl Core {
     }
 
     /// The ends that wait; from here on they are being written.
-    pub(super) fn take_outbox(&self) -> Arc<Batch> {
+    pub(super) fn take_outbox(&self) -> Option<Arc<Batch>> {
         let mut floor = self.floor();
+        if floor.outbox.len() == 0 {
+            return None;
+        }
         let batch = Arc::new(std::mem::take(&mut floor.outbox));
         floor.writing = Some(batch.clone());
-        batch
+        Some(batch)
     }
 
     /// What was being written is stored, or never will be.

@@ -24,11 +24,7 @@ pub(super) async fn settle(core: Arc<Core>) {
         core.outbox.notified().await;
         // Jobs that end together are written together.
         while_it_grows(core.half(), || core.outbox_len()).await;
-        loop {
-            let batch = core.take_outbox();
-            if batch.len() == 0 {
-                break;
-            }
+        while let Some(batch) = core.take_outbox() {
             write(&core, &batch).await;
             core.written();
         }

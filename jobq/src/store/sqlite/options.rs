@@ -7,6 +7,7 @@ use crate::{
 };
 use rusqlite::{
     Connection, OpenFlags,
+    config::DbConfig,
     trace::{TraceEvent, TraceEventCodes},
 };
 use std::{
@@ -169,6 +170,8 @@ impl SqliteOptions {
         };
         let db = Connection::open_with_flags(&self.path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         db.busy_timeout(if writes { Duration::ZERO } else { Duration::from_secs(5) })?;
+        // A plan is made once, whatever values are bound; otherwise each new `LIMIT ?` has its statement made anew.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Asked once: who does not listen now pays nothing later.
         if tracing::enabled!(target: "jobq::sql", tracing::Level::TRACE) {
             db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(tell));
