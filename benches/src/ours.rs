@@ -45,7 +45,7 @@ pub struct Jobq {
 }
 
 impl Jobq {
-    /// Opens the file; `sync=full|normal`, `concurrency=1000`.
+    /// Opens the file; `sync=full|normal`, `concurrency=4000`.
     pub async fn open(settings: &Settings) -> Result<Self, Box<dyn Error>> {
         let durability = match settings.text("sync", "full") {
             "normal" => Durability::Process,
@@ -53,7 +53,7 @@ impl Jobq {
         };
         let store = SqliteStore::open(SqliteOptions::new(&settings.file).durability(durability)).await?;
         let queue = JobQueue::with_store(Arc::new(store), Arc::new(SystemClock));
-        let concurrency = usize::try_from(settings.number("concurrency", 1_000))?;
+        let concurrency = usize::try_from(settings.number("concurrency", 4_000))?;
         Ok(Self { queue, concurrency, file: settings.file.clone() })
     }
 

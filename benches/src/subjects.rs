@@ -111,7 +111,7 @@ const JOBQ: Known = Known {
     package: "jobq",
     durability: "WAL, FULL",
     arguments: &["subject=jobq", "sync=full"],
-    settings: "as it is by default; one worker, 1,000 jobs at once",
+    settings: "as it is by default; one worker, 4,000 jobs at once",
     promises: "All on: a result is stored only under the lease of its attempt, finished jobs and every failed attempt \
         are kept, a killed worker's jobs start again within 5 s, workers are woken by commits of any process, only \
         types that a worker knows are claimed.",
@@ -166,7 +166,7 @@ const RIVER: Known = Known {
     package: "riverqueue",
     durability: "WAL, FULL",
     arguments: &["sync=shipped"],
-    settings: "the README's pool, but 3 connections (README 5); 1,000 jobs at once (README 10), fetch cool-down 1 ms \
+    settings: "the README's pool, but 3 connections (README 5); 4,000 jobs at once (README 10), fetch cool-down 1 ms \
         (default 100 ms)",
     promises: "An end is fenced by nothing: a late one ends the newer attempt. Errors of all attempts are kept; a lost \
         worker's jobs start again after 61 min by age alone; other processes' jobs are found each 100 ms; a type that \
@@ -190,7 +190,7 @@ fn known() -> Vec<Known> {
         Known {
             durability: wal_normal,
             arguments: &["subject=jobq", "sync=normal"],
-            settings: "`Durability::Process`; one worker, 1,000 jobs at once",
+            settings: "`Durability::Process`; one worker, 4,000 jobs at once",
             promises: "As above; a power cut can lose the latest jobs and results.",
             role: Role::OursNormal,
             ..JOBQ

@@ -10,6 +10,9 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// How often the store is asked whether jobs that run here are still ours.
 const LEASE_CHECK: Duration = Duration::from_millis(750);
+/// Where there are more slots than twice this, a claim takes half of them at most: one half runs while the other is
+/// settled and claimed, and neither the writing thread nor the runtime waits for the other.
+const FEW: usize = 32;
 /// Jobs younger than this are not asked for.
 const SHORT_JOB: Duration = Duration::from_secs(1);
 
@@ -87,7 +90,7 @@ async fn wait_for_room(core: &Core) -> bool {
 /// One claim. A standing one is taken back when the worker is to claim no more; what it brought by then is given, and
 /// it is for the taker to give it back.
 async fn ask(core: &Core, standing: bool) -> Result<Vec<Claimed>, StoreError> {
-    let limit = core.room();
+    let limit = core.room().min(core.half().max(FEW));
     let worker = core.identity().id();
     let claim = Claim { worker, set: core.set().clone(), limit, standing };
     let mut wishes = core.wishes();
