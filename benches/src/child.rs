@@ -141,7 +141,10 @@ impl Child {
                 return Ok(rest.trim().to_owned());
             }
         }
-        bail!("no line {start:?} within {limit:?}{}", self.complaint())
+        match self.wait(Instant::now() + LOOK)? {
+            Some(status) => bail!("{status} before a line {start:?}{}", self.complaint()),
+            None => bail!("no line {start:?} within {limit:?}{}", self.complaint()),
+        }
     }
 
     /// The latest of the lines that it has said meanwhile.
@@ -260,5 +263,7 @@ mod tests {
         child.nod().unwrap();
         assert_eq!(child.line_with("started", Duration::from_secs(5)).unwrap(), "7");
         assert_eq!(child.line(Duration::from_millis(20)).unwrap(), None);
+        let ended = shell("exit 4").line_with("started", Duration::from_secs(5)).unwrap_err().to_string();
+        assert!(ended.contains("status: 4 before"), "{ended}");
     }
 }
