@@ -245,11 +245,11 @@ async fn idle(queue: &JobQueue) {
     end(&worker, 1).await;
 }
 
-/// A hundred jobs that wait for a worker; the first transaction is its signing in.
+/// A hundred jobs that wait for a worker that takes as many at once, half of its slots; the first transaction is its signing in.
 async fn backlog(queue: &JobQueue) {
     queue.enqueue_all((0..100).map(payload)).await.unwrap();
     told_to().await;
-    let worker = worker(queue, 100).await;
+    let worker = worker(queue, 200).await;
     end(&worker, 100).await;
 }
 

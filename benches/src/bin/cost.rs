@@ -163,7 +163,7 @@ async fn together(queue: &JobQueue, tasks: u64, rounds: u64) {
 async fn worker(queue: &JobQueue) -> WorkerHandle {
     Worker::new(queue)
         .jobs((mail,))
-        .concurrency(100)
+        .concurrency(200)
         .start()
         .await
         .expect("a worker of one job that is known")

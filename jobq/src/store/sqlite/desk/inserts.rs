@@ -15,8 +15,10 @@ use std::{
 /// Rows of one statement; what is left over goes into smaller ones.
 const SIZES: [usize; 3] = [16, 4, 1];
 static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| SIZES.map(statement));
-/// Jobs that are gathered before they are laid, so that whoever counts the time of a transaction sees theirs.
+/// Jobs, and bytes of their payloads, that are gathered before they are laid, so that whoever counts the time of a
+/// transaction sees theirs.
 const GATHERED: usize = 500;
+const GATHERED_BYTES: usize = 256 * 1024;
 /// Parameters of one row.
 const WIDTH: usize = 13;
 
@@ -25,6 +27,7 @@ const WIDTH: usize = 13;
 pub(super) struct Inserts {
     waiting: Vec<(Arc<Vec<NewJob>>, Millis)>,
     jobs: usize,
+    bytes: usize,
     /// The row of the next job, where it is known.
     next_row: Option<i64>,
 }
@@ -52,7 +55,8 @@ impl Desk {
         self.inserts.next_row = Some(first + jobs.len() as i64);
         self.inserts.waiting.push((jobs.clone(), now));
         self.inserts.jobs += jobs.len();
-        if self.inserts.jobs >= GATHERED {
+        self.inserts.bytes += jobs.iter().map(|job| job.payload.len()).sum::<usize>();
+        if self.inserts.jobs >= GATHERED || self.inserts.bytes >= GATHERED_BYTES {
             self.lay()?;
         }
         Ok(ids)
@@ -62,6 +66,7 @@ impl Desk {
     pub(in super::super) fn lay(&mut self) -> rusqlite::Result<()> {
         let waiting = std::mem::take(&mut self.inserts.waiting);
         let count = std::mem::take(&mut self.inserts.jobs);
+        self.inserts.bytes = 0;
         let Some(next_row) = self.inserts.next_row.filter(|_| count > 0) else { return Ok(()) };
         self.touched = true;
         let mut rows = Vec::with_capacity(count);
