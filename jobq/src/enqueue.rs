@@ -82,13 +82,13 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
     type IntoFuture = Enqueuing<'t, JobHandle<J>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { job, options, tx } = self;
+        let Self { job, mut options, tx } = self;
         Box::pin(async move {
             let queue = options.target()?;
             let now = queue.now();
             let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
             drop(job);
-            let id = store_one(&queue, new, now, tx).await?;
+            let id = only(store(&queue, vec![new], now, tx).await?)?;
             Ok(JobHandle { id, job: PhantomData })
         })
     }
@@ -106,13 +106,8 @@ async fn store(
     }
 }
 
-async fn store_one(
-    queue: &JobQueue,
-    job: NewJob,
-    now: Millis,
-    tx: Option<Tx<'_>>,
-) -> Result<JobId, StoreError> {
-    let ids = store(queue, vec![job], now, tx).await?;
+/// The id of the one job that was stored.
+fn only(ids: Vec<JobId>) -> Result<JobId, StoreError> {
     ids.first().copied().ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
 }
 

@@ -3,7 +3,6 @@
 use super::{EnqueueError, Enqueuing, Options, fill, store};
 use crate::{
     job::{Job, JobId, NewJob},
-    queue::JobQueue,
     store::{StoreError, Tx},
 };
 
@@ -67,16 +66,17 @@ impl<'t, J: Job> IntoFuture for EnqueueAll<'t, J> {
 type Fault = (Option<usize>, EnqueueError);
 
 impl<J: Job> EnqueueAll<'_, J> {
-    async fn store_into(mut self, landed: &mut Vec<JobId>) -> Result<(), Fault> {
-        let queue = self.options.target().map_err(|error| (None, error.into()))?;
-        let template = self.template(&queue).map_err(|error| (None, error))?;
-        let mut jobs = self.jobs.into_iter();
+    async fn store_into(self, landed: &mut Vec<JobId>) -> Result<(), Fault> {
+        let Self { jobs, mut options, mut tx, chunk } = self;
+        let queue = options.target().map_err(|error| (None, error.into()))?;
+        let template = options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now());
+        let template = template.map_err(|error| (None, error))?;
+        let mut jobs = jobs.into_iter();
         while jobs.len() > 0 {
-            let chunk = filled(&mut jobs, self.chunk, &template, landed.len())?;
+            let chunk = filled(&mut jobs, chunk, &template, landed.len())?;
             let expected = chunk.len();
-            let ids = store(&queue, chunk, queue.now(), self.tx.take())
-                .await
-                .map_err(|error| (None, error.into()))?;
+            let ids =
+                store(&queue, chunk, queue.now(), tx.take()).await.map_err(|error| (None, error.into()))?;
             if ids.len() != expected {
                 let why = format!("the store took {expected} jobs and gave {} ids", ids.len());
                 return Err((None, StoreError::Invalid(why).into()));
@@ -85,20 +85,19 @@ impl<J: Job> EnqueueAll<'_, J> {
         }
         Ok(())
     }
-
-    fn template(&self, queue: &JobQueue) -> Result<NewJob, EnqueueError> {
-        self.options.template(J::TYPE, &J::DEFAULTS, queue, queue.now())
-    }
 }
 
 fn filled<J: Job>(
-    jobs: &mut impl Iterator<Item = J>,
+    jobs: &mut impl ExactSizeIterator<Item = J>,
     chunk: usize,
     template: &NewJob,
     from: usize,
 ) -> Result<Vec<NewJob>, Fault> {
-    let filled = |(place, job)| fill(template.clone(), &job).map_err(|error| (Some(from + place), error));
-    jobs.take(chunk).enumerate().map(filled).collect()
+    let mut filled = Vec::with_capacity(jobs.len().min(chunk));
+    for (place, job) in jobs.take(chunk).enumerate() {
+        filled.push(fill(template.clone(), &job).map_err(|error| (Some(from + place), error))?);
+    }
+    Ok(filled)
 }
 
 /// Why not all of the jobs were enqueued, and which were.

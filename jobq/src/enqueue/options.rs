@@ -108,20 +108,20 @@ impl Options {
         Self { on: Some(queue.clone()), ..Self::default() }
     }
 
-    /// The queue that is meant.
-    pub(super) fn target(&self) -> Result<JobQueue, NoQueue> {
-        self.on.clone().map_or_else(JobQueue::current, Ok)
+    /// The queue that is meant; asked once.
+    pub(super) fn target(&mut self) -> Result<JobQueue, NoQueue> {
+        self.on.take().map_or_else(JobQueue::current, Ok)
     }
 
     /// A job of this type with everything but its own payload and label, checked.
     pub(super) fn template(
-        &self,
+        self,
         job_type: &'static str,
         defaults: &Defaults,
         queue: &JobQueue,
         now: Millis,
     ) -> Result<NewJob, EnqueueError> {
-        let name = self.queue.clone().unwrap_or(Cow::Borrowed(defaults.queue));
+        let name = self.queue.unwrap_or(Cow::Borrowed(defaults.queue));
         check_queue_name(&name)?;
         let max_attempts = self.max_attempts.or(defaults.max_attempts);
         let timeout = self.timeout.or(defaults.timeout);
@@ -141,7 +141,7 @@ impl Options {
             max_attempts: max_attempts.unwrap_or_else(|| queue.default_max_attempts()),
             timeout,
             backoff: self.backoff,
-            label: self.label.as_deref().map(cut_label),
+            label: self.label.map(cut_label),
             retain: self.retain.or(defaults.retain),
         })
     }
@@ -165,7 +165,7 @@ pub(super) fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueEr
         .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
     new.payload = checked_size(J::TYPE, written?)?;
     check_nulls::<J>(&new.payload)?;
-    new.label = new.label.or_else(|| job.label().as_deref().map(cut_label));
+    new.label = new.label.or_else(|| job.label().map(cut_label));
     Ok(new)
 }
 
@@ -188,8 +188,8 @@ pub(super) fn checked_size(job_type: &'static str, payload: String) -> Result<St
 }
 
 /// At most [`MAX_LABEL`] characters; a cut is marked.
-pub(super) fn cut_label(label: &str) -> String {
-    let whole = label.replace('\0', "\u{fffd}");
+pub(super) fn cut_label(label: String) -> String {
+    let whole = if label.contains('\0') { label.replace('\0', "\u{fffd}") } else { label };
     match whole.char_indices().nth(MAX_LABEL) {
         None => whole,
         Some(_) => whole.chars().take(MAX_LABEL - 1).chain(['…']).collect(),

@@ -1,9 +1,9 @@
 //! EnqueueRaw: a job by its stored name, checked against the linked jobs.
 
 use super::{
-    EnqueueError, Enqueuing, Options,
+    EnqueueError, Enqueuing, Options, only,
     options::{checked_size, cut_label},
-    store_one,
+    store,
 };
 use crate::{
     job::{JobId, NewJob},
@@ -43,19 +43,25 @@ impl EnqueueRaw<'_> {
             tx: Some(tx.into()),
         }
     }
+}
 
-    fn new_job(&self, queue: &JobQueue, now: Millis) -> Result<NewJob, EnqueueError> {
-        let registry = Registry::linked()?;
-        let entry = registry.get(&self.job_type).ok_or_else(|| EnqueueError::UnknownType {
-            job_type: self.job_type.clone(),
-            known: registry.iter().map(|entry| entry.job_type).collect(),
-        })?;
-        let mut new = self.options.template(entry.job_type, &entry.defaults, queue, now)?;
-        new.payload = checked_size(entry.job_type, self.payload.to_string())?;
-        let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
-        new.label = new.label.or_else(|| label.as_deref().map(cut_label));
-        Ok(new)
-    }
+fn new_job(
+    job_type: &str,
+    payload: &serde_json::Value,
+    options: Options,
+    queue: &JobQueue,
+    now: Millis,
+) -> Result<NewJob, EnqueueError> {
+    let registry = Registry::linked()?;
+    let entry = registry.get(job_type).ok_or_else(|| EnqueueError::UnknownType {
+        job_type: job_type.to_owned(),
+        known: registry.iter().map(|entry| entry.job_type).collect(),
+    })?;
+    let mut new = options.template(entry.job_type, &entry.defaults, queue, now)?;
+    new.payload = checked_size(entry.job_type, payload.to_string())?;
+    let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
+    new.label = new.label.or_else(|| label.map(cut_label));
+    Ok(new)
 }
 
 impl<'t> IntoFuture for EnqueueRaw<'t> {
@@ -63,11 +69,12 @@ impl<'t> IntoFuture for EnqueueRaw<'t> {
     type IntoFuture = Enqueuing<'t, JobId>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let Self { job_type, payload, mut options, tx } = self;
         Box::pin(async move {
-            let queue = self.options.target()?;
+            let queue = options.target()?;
             let now = queue.now();
-            let new = self.new_job(&queue, now)?;
-            Ok(store_one(&queue, new, now, self.tx).await?)
+            let new = new_job(&job_type, &payload, options, &queue, now)?;
+            Ok(only(store(&queue, vec![new], now, tx).await?)?)
         })
     }
 }
