@@ -432,7 +432,7 @@ pub(crate) fn rfc3339<S: serde::Serializer>(at: &Millis, to: S) -> Result<S::Ok,
     date(*at).serialize(to)
 }
 
-fn rfc3339_option<S: serde::Serializer>(at: &Option<Millis>, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rfc3339_option<S: serde::Serializer>(at: &Option<Millis>, to: S) -> Result<S::Ok, S::Error> {
     at.map(date).serialize(to)
 }
 

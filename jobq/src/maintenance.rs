@@ -197,7 +197,7 @@ impl Asking {
 
 // ---- promotion ---------------------------------------------------------------------------------------------
 
-/// Moves scheduled jobs to pending when they are due.
+/// Moves scheduled jobs to pending when they are due, and ends pauses at their time.
 pub(crate) struct Promotion {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -242,7 +242,7 @@ impl Promotion {
         if self.polled && due.pending && asking % 2 == 1 && asking == self.asking.now() {
             self.store.withdraw(self.identity.id());
         }
-        match due.next_run_at {
+        match due.next_run_at.into_iter().chain(due.next_resume_at).min() {
             Some(at) if at > now => Ok(Some(Duration::from_millis(at.abs_diff(now)))),
             Some(_) if promote_due(&*self.store, &*self.clock).await? > 0 => Ok(Some(Duration::ZERO)),
             _ => Ok(None),

@@ -11,7 +11,7 @@
 //! | `opts.runAt`, `opts.priority`, `opts.maxAttempts` | [`run_at`](crate::enqueue::Enqueue::run_at), [`priority`](crate::enqueue::Enqueue::priority), [`max_attempts`](crate::enqueue::Enqueue::max_attempts) on the builder |
 //! | `enqueue_delayed(job, run_after)` | `.run_at(run_after)` or [`.delay(duration)`](crate::enqueue::Enqueue::delay) on the builder |
 //! | `start()` | [`Worker::start`](crate::worker::Worker::start), or [`run`](crate::worker::Worker::run) until a signal |
-//! | `pause()`, `resume()` | [`pause`](crate::worker::WorkerHandle::pause), [`resume`](crate::worker::WorkerHandle::resume) on the handle that `start` gives |
+//! | `pause()`, `resume()` | [`pause`](crate::worker::WorkerHandle::pause), [`resume`](crate::worker::WorkerHandle::resume) on the handle that `start` gives; for all workers: [`JobQueue::pause_queue`], [`JobQueue::pause_type`] |
 //! | `waitForActive(timeoutMs)` | [`wait_for_active(timeout)`](crate::worker::WorkerHandle::wait_for_active) on the same handle |
 //! | `dequeue(limit)` | [`Store::claim`], called by the worker; each claim gives a lease |
 //! | `complete(id)` | [`Store::complete`], from a job function's `Ok`; fenced by the lease |
@@ -30,12 +30,14 @@ use std::{fmt, sync::Arc};
 
 mod current;
 mod open;
+mod pausing;
 
 pub(crate) use current::worker_here;
 pub use current::{NoQueue, spawn};
 use open::Settings;
 pub(crate) use open::environment;
 pub use open::{EnvError, JobQueueOptions};
+pub use pausing::Pausing;
 
 /// A handle to a queue of jobs in a store. Cloning it is cheap and gives the same queue.
 #[derive(Clone)]

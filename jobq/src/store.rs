@@ -11,7 +11,7 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 pub mod memory;
@@ -32,7 +32,8 @@ pub trait Store: Send + Sync + 'static {
     /// The same inside the caller's transaction: there when it commits, never there when it does not.
     fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<JobId>>;
 
-    /// scheduled → pending for up to `limit` jobs whose `run_at` has come, earliest first. How many.
+    /// scheduled → pending for up to `limit` jobs whose `run_at` has come, earliest first; and ends the pauses whose
+    /// time has come. How many of both.
     fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize>;
 
     /// pending → running for up to `claim.limit` jobs of `claim.set`, in order: priority (larger first), run_at, id.
@@ -73,6 +74,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes finished jobs older than their retention, in short transactions. How many.
     fn prune(&self, keep: Retention, now: Millis) -> Answer<'_, usize>;
+
+    /// Pauses a queue or a job type: its jobs are accepted and promoted, but not claimed; those that run run on. A pause
+    /// of what is paused already takes its place.
+    fn pause(&self, pause: Pause) -> Answer<'_, ()>;
+
+    /// Ends a pause; whether there was one.
+    fn resume(&self, what: Paused, now: Millis) -> Answer<'_, bool>;
+
+    /// All pauses, those of queues first, by name.
+    fn pauses(&self) -> Answer<'_, Vec<Pause>>;
 
     /// One job.
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>>;
@@ -424,6 +435,73 @@ pub struct Due {
     pub pending: bool,
     /// The earliest `run_at` of a scheduled job, of any kind.
     pub next_run_at: Option<Millis>,
+    /// The earliest end of a pause, of anything.
+    pub next_resume_at: Option<Millis>,
+}
+
+/// What a pause is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "name")]
+pub enum Paused {
+    /// The jobs of this queue, whatever their type.
+    Queue(String),
+    /// The jobs of this stored name, whatever their queue.
+    JobType(String),
+}
+
+impl Paused {
+    /// The name of the queue or of the job type.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Queue(name) | Self::JobType(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Paused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(name) => write!(f, "queue {name}"),
+            Self::JobType(name) => write!(f, "job type {name}"),
+        }
+    }
+}
+
+/// A queue or a job type whose jobs are accepted and not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    /// What is paused.
+    #[serde(flatten)]
+    pub what: Paused,
+    /// Since when.
+    #[serde(serialize_with = "crate::job::rfc3339")]
+    pub paused_at: Millis,
+    /// When it ends by itself; `None`: when somebody ends it.
+    #[serde(serialize_with = "crate::job::rfc3339_option")]
+    pub ends_at: Option<Millis>,
+    /// Who paused it, for people.
+    pub by: Option<String>,
+    /// Why, for people.
+    pub note: Option<String>,
+}
+
+/// The longest note of a pause, in characters.
+pub const MAX_NOTE: usize = 1000;
+
+/// Refuses a pause that no store takes.
+pub(crate) fn admit_pause(pause: &Pause) -> Result<(), StoreError> {
+    let name = pause.what.name();
+    let length = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
+    let why = if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
+        format!("its name is not 1 to {MAX_NAME} bytes of text")
+    } else if length(&pause.note) > MAX_NOTE {
+        format!("a note of {} characters; the most is {MAX_NOTE}", length(&pause.note))
+    } else if length(&pause.by) > MAX_LABEL {
+        format!("who paused it is told in {} characters; the most is {MAX_LABEL}", length(&pause.by))
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Invalid(format!("{} can't be paused: {why}", pause.what)))
 }
 
 /// A running job, as a rescue needs it.

@@ -31,6 +31,7 @@ fn main() {
             hog(path, [hold, gap].map(|millis| Duration::from_millis(millis.parse().unwrap())))
         }
         ["enqueue", path, job_type] => run(enqueue(path, job_type)),
+        ["act", path] => run(act(path)),
         ["hold", path, job_type, count] => run(hold(path, job_type, count.parse().unwrap())),
         ["fork", path] => fork(path),
         ["open", path] => run(open_once(path)),
@@ -120,6 +121,25 @@ async fn enqueue(path: &str, job_type: &str) {
         let ids = store.enqueue(jobs.collect(), SystemClock.now()).await.unwrap();
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         println!("enqueued {}", ids.join(" "));
+    }
+}
+
+/// Does to jobs what people do, one act a line.
+async fn act(path: &str) {
+    let queue = queue(path).await;
+    println!("ready");
+    while let Some(line) = heard() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let answer = match words[..] {
+            ["pause", name] => format!("{:?}", queue.pause_queue(name).await.unwrap()),
+            ["pause", name, millis] => {
+                let time = Duration::from_millis(millis.parse().unwrap());
+                format!("{:?}", queue.pause_queue(name).lasting(time).await.unwrap())
+            }
+            ["resume", name] => queue.resume_queue(name).await.unwrap().to_string(),
+            _ => panic!("unknown: {line}"),
+        };
+        println!("did {answer}");
     }
 }
 

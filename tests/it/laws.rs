@@ -6,6 +6,7 @@ mod fence;
 mod ground;
 mod history;
 mod list;
+mod pausing;
 mod people;
 mod standing;
 mod text;

@@ -7,8 +7,8 @@ use jobq::{
     job::{Defaults, MAX_PAYLOAD, NewJob},
     prelude::*,
     store::{
-        Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next, Release, Rescue,
-        Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow,
+        Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next, Pause, Paused,
+        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -640,6 +640,9 @@ impl Store for Counted {
         run_now(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
         delete(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
         prune(keep: Retention, now: i64) -> usize;
+        pause(pause: Pause) -> ();
+        resume(what: Paused, now: i64) -> bool;
+        pauses() -> Vec<Pause>;
         get(id: JobId) -> Option<JobRow>;
         attempts(id: JobId) -> Vec<jobq::Attempt>;
         list(filter: JobFilter) -> Vec<JobRow>;

@@ -4,6 +4,7 @@ mod flat_out;
 mod ground;
 mod lost;
 mod on_sqlite;
+mod people;
 mod running;
 mod starting;
 mod stopping;

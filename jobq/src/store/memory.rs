@@ -7,7 +7,8 @@ use crate::{
     job::{Attempt, JobId, JobRow, NewJob, WorkerId},
     store::{
         Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker,
-        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit,
+        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
+        WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -179,6 +180,21 @@ impl Store for MemoryStore {
 
     fn prune(&self, keep: Retention, now: Millis) -> Answer<'_, usize> {
         self.write(now, |tables| tables.prune(keep, now))
+    }
+
+    fn pause(&self, pause: Pause) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_pause(&pause) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(pause.paused_at, |tables| tables.pause(pause))
+    }
+
+    fn resume(&self, what: Paused, now: Millis) -> Answer<'_, bool> {
+        self.write(now, move |tables| tables.resume(&what))
+    }
+
+    fn pauses(&self) -> Answer<'_, Vec<Pause>> {
+        self.read(Tables::pauses)
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

@@ -27,7 +27,8 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, NewJob, WorkerId},
     store::{
         Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, NewWorker, Next,
-        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit,
+        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
+        WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -287,6 +288,21 @@ impl Store for SqliteStore {
             self.act(1, move |desk| desk.forget_workers(now)).await?;
             Ok(pruned)
         })
+    }
+
+    fn pause(&self, pause: Pause) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_pause(&pause) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.act(1, move |desk| desk.pause(&pause))
+    }
+
+    fn resume(&self, what: Paused, now: Millis) -> Answer<'_, bool> {
+        self.act(1, move |desk| desk.resume(&what, now))
+    }
+
+    fn pauses(&self) -> Answer<'_, Vec<Pause>> {
+        self.read(read::pauses)
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

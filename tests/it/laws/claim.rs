@@ -216,14 +216,14 @@ async fn attempts_count_what_counts(g: &Ground) {
 async fn due_tells_pending_and_the_next_time(g: &Ground) {
     let due = async || g.store.due(set(&[WORK], None), NOW).await.unwrap();
     // A bystander is scheduled for FAR.
-    assert_eq!(due().await, Due { pending: false, next_run_at: Some(FAR) });
+    assert_eq!(due().await, Due { pending: false, next_run_at: Some(FAR), ..Due::default() });
     g.enqueue(due_at(NOW + 9), NOW).await;
     let first = g.enqueue(due_at(NOW + 5), NOW).await;
-    assert_eq!(due().await, Due { pending: false, next_run_at: Some(NOW + 5) });
+    assert_eq!(due().await, Due { pending: false, next_run_at: Some(NOW + 5), ..Due::default() });
     g.run_now(first, NOW).await;
-    assert_eq!(due().await, Due { pending: true, next_run_at: Some(NOW + 9) });
+    assert_eq!(due().await, Due { pending: true, next_run_at: Some(NOW + 9), ..Due::default() });
     g.claim_this(first, NOW).await;
-    assert_eq!(due().await, Due { pending: false, next_run_at: Some(NOW + 9) });
+    assert_eq!(due().await, Due { pending: false, next_run_at: Some(NOW + 9), ..Due::default() });
     g.release(first, 1, NOW).await;
     assert!(due().await.pending);
 }

@@ -21,6 +21,9 @@ pub enum Op {
     },
     Settle(Way, Vec<Ended>),
     Act(Act, Vec<Pick>),
+    /// Pauses one of [`QUEUES`] or, counted on, of [`TYPES`]; it ends so many milliseconds from now.
+    Pause(usize, Option<i64>),
+    Resume(usize),
     Prune {
         finished: Option<u64>,
         dead: Option<u64>,
@@ -151,7 +154,9 @@ fn op(random: &mut Rng) -> Op {
             limit: random.usize(0..5),
         },
         56..78 => Op::Settle(way(random), some(random, 4, ended)),
-        78..88 => Op::Act(act(random), some(random, 4, pick)),
+        78..84 => Op::Act(act(random), some(random, 4, pick)),
+        84..86 => Op::Pause(random.usize(..5), random.bool().then(|| random.i64(1..60))),
+        86..88 => Op::Resume(random.usize(..5)),
         88..90 => Op::Prune {
             finished: random.bool().then(|| random.u64(0..80)),
             dead: random.bool().then(|| random.u64(0..80)),

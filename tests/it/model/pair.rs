@@ -4,8 +4,8 @@ use super::op::{Act, Ended, Op, Pick, QUEUES, Spec, TYPES, WORKERS, Way};
 use jobq::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, WorkerId},
     store::{
-        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Release, Rescue,
-        Retention, Running, Snooze, Store, StoreError,
+        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Pause, Paused, Release,
+        Rescue, Retention, Running, Snooze, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -77,6 +77,17 @@ impl Pair {
             }
             Op::Settle(way, ended) => self.settle(*way, ended).await?,
             Op::Act(act, picks) => self.act(*act, picks).await?,
+            Op::Pause(at, end) => {
+                let ends_at = end.map(|end| now + end);
+                let pause = Pause { what: lane(*at), paused_at: now, ends_at, by: None, note: None };
+                let [model, other] = self.stores();
+                alike(model.pause(pause.clone()).await, other.pause(pause).await)?;
+                alike(model.pauses().await, other.pauses().await)?;
+            }
+            Op::Resume(at) => {
+                let [model, other] = self.stores();
+                alike(model.resume(lane(*at), now).await, other.resume(lane(*at), now).await)?;
+            }
             Op::Prune { finished, dead } => {
                 let [finished, dead] = [finished, dead].map(|kept| kept.map(Duration::from_millis));
                 let keep = Retention { finished, dead };
@@ -118,6 +129,7 @@ impl Pair {
         self.list(everything(), everything()).await?;
         let [model, other] = self.stores();
         alike(model.counts().await, other.counts().await)?;
+        alike(model.pauses().await, other.pauses().await)?;
         let set = Arc::new(ClaimSet { job_types: chosen(&TYPES, u8::MAX), queues: None });
         alike(model.due(set.clone(), self.now).await, other.due(set, self.now).await)?;
         for worker in 0..WORKERS {
@@ -142,6 +154,9 @@ impl Pair {
         self.settle(Way::Fail, &(0..self.jobs.len()).map(everything).collect::<Vec<_>>()).await?;
         self.act(Act::Delete, &all).await?;
         let [model, other] = self.stores();
+        for at in 0..QUEUES.len() + TYPES.len() {
+            alike(model.resume(lane(at), self.now).await, other.resume(lane(at), self.now).await)?;
+        }
         alike(model.counts().await, other.counts().await)?;
         alike(model.counts().await, Ok(Vec::new()))?;
         self.jobs.clear();
@@ -350,6 +365,14 @@ async fn settle(
             };
             store.rescue(batch.map(ended).collect(), now).await
         }
+    }
+}
+
+/// What the n-th pause is of: queues, then types.
+fn lane(at: usize) -> Paused {
+    match QUEUES.get(at) {
+        Some(queue) => Paused::Queue((*queue).into()),
+        None => Paused::JobType(TYPES[at - QUEUES.len()].into()),
     }
 }
 

@@ -427,6 +427,9 @@ rig! {
     run_now(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
     delete(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
     prune(keep: Retention, now: i64) -> usize;
+    pause(pause: Pause) -> ();
+    resume(what: Paused, now: i64) -> bool;
+    pauses() -> Vec<Pause>;
     get(id: JobId) -> Option<JobRow>;
     attempts(id: JobId) -> Vec<Attempt>;
     list(filter: JobFilter) -> Vec<JobRow>;

@@ -5,7 +5,7 @@ use crate::{
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Release, Rescue, Retention, Running, Settled, Snooze, WorkerRow,
+        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -27,6 +27,7 @@ pub(super) struct Tables {
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     signed_out: BTreeSet<WorkerId>,
     standing: Vec<Standing>,
+    pauses: BTreeMap<Paused, Pause>,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -48,6 +49,7 @@ impl Tables {
             workers: BTreeMap::new(),
             signed_out: BTreeSet::new(),
             standing: Vec::new(),
+            pauses: BTreeMap::new(),
             last_row: 0,
             last_worker: 0,
             moves: 0,
@@ -116,12 +118,32 @@ impl Tables {
             (job.state, job.updated_at) = (JobState::Pending, now);
         }
         let promoted = due.len();
-        self.moves += promoted as u64;
-        promoted
+        let paused = self.pauses.len();
+        self.pauses.retain(|_, pause| pause.ends_at.is_none_or(|end| end > now));
+        let moved = promoted + paused - self.pauses.len();
+        self.moves += moved as u64;
+        moved
+    }
+
+    pub(super) fn pause(&mut self, pause: Pause) {
+        self.pauses.insert(pause.what.clone(), pause);
+        self.moves += 1;
+    }
+
+    pub(super) fn resume(&mut self, what: &Paused) -> bool {
+        let there = self.pauses.remove(what).is_some();
+        self.moves += u64::from(there);
+        there
+    }
+
+    pub(super) fn pauses(&self) -> Vec<Pause> {
+        self.pauses.values().cloned().collect()
     }
 
     fn claim(&mut self, claim: &Claim, now: Millis) -> Vec<Claimed> {
-        let open = |job: &&mut JobRow| job.state.allows(Edge::Claim) && serves(&claim.set, job);
+        let open = |job: &&mut JobRow| {
+            job.state.allows(Edge::Claim) && serves(&claim.set, job) && !is_paused(&self.pauses, job)
+        };
         let mut open: Vec<_> = self.jobs.values_mut().filter(open).collect();
         open.sort_by_key(|job| (Reverse(job.priority), job.run_at, job.id.row()));
         open.truncate(claim.limit);
@@ -342,8 +364,11 @@ impl Tables {
     pub(super) fn due(&self, set: &ClaimSet) -> Due {
         let scheduled = self.jobs.values().filter(|job| job.state == JobState::Scheduled);
         Due {
-            pending: self.jobs.values().any(|job| job.state == JobState::Pending && serves(set, job)),
+            pending: self.jobs.values().any(|job| {
+                job.state == JobState::Pending && serves(set, job) && !is_paused(&self.pauses, job)
+            }),
             next_run_at: scheduled.map(|job| job.run_at).min(),
+            next_resume_at: self.pauses.values().filter_map(|pause| pause.ends_at).min(),
         }
     }
 
@@ -457,6 +482,15 @@ fn late(at: Millis, outcome: AttemptOutcome, text: Option<&str>) -> Option<Late>
 
 fn serves(set: &ClaimSet, job: &JobRow) -> bool {
     set.knows(&job.job_type) && set.serves(&job.queue)
+}
+
+/// Whether nobody may claim this job for now.
+fn is_paused(pauses: &BTreeMap<Paused, Pause>, job: &JobRow) -> bool {
+    let covers = |what: &Paused| match what {
+        Paused::Queue(name) => *name == job.queue,
+        Paused::JobType(name) => *name == job.job_type,
+    };
+    pauses.keys().any(covers)
 }
 
 fn claimed(job: &JobRow) -> Claimed {

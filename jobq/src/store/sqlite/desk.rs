@@ -8,13 +8,19 @@ mod claims;
 mod inserts;
 mod lanes;
 
-pub(super) use self::inserts::Inserted;
-use self::{inserts::Inserts, lanes::Lanes};
+pub(super) use self::{
+    inserts::Inserted,
+    lanes::{each_lane, paused},
+};
+use self::{
+    inserts::Inserts,
+    lanes::{Lanes, kind},
+};
 use super::alive::{BOOT, SideCar};
 use crate::{
     job::{AttemptOutcome, JobId, Lease, MAX_ERROR, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, Completion, NewWorker, Next, Retention, Settled},
+    store::{Acted, Completion, NewWorker, Next, Pause, Paused, Retention, Settled},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -122,6 +128,10 @@ impl Desk {
         let mut promoted = 0;
         for row in due {
             promoted += self.execute(sql!("promote"), params![row, now])?;
+        }
+        if self.lanes.pauses(&self.db)?.next_end.is_some_and(|end| end <= now) {
+            promoted += self.execute(sql!("resume_due"), [now])?;
+            self.lanes.doubt();
         }
         self.stirred |= promoted > 0;
         self.touched |= promoted > 0;
@@ -234,6 +244,27 @@ impl Desk {
     pub(super) fn delete(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
         self.at(now);
         self.act(ids, |desk, id| desk.execute(sql!("delete"), params![id.row(), id.created_at()]))
+    }
+
+    /// The lanes are read anew, since they know what is paused.
+    pub(super) fn pause(&mut self, pause: &Pause) -> rusqlite::Result<()> {
+        let Pause { what, paused_at, ends_at, by, note } = pause;
+        self.at(*paused_at);
+        self.execute(sql!("pause"), params![kind(what), what.name(), paused_at, ends_at, by, note])?;
+        self.lanes.doubt();
+        // One that ends sooner than the one whose place it took must be heard of.
+        self.touched = true;
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, what: &Paused, now: Millis) -> rusqlite::Result<bool> {
+        self.at(now);
+        let there = self.execute(sql!("resume"), params![kind(what), what.name()])? == 1;
+        if there {
+            self.lanes.doubt();
+            (self.stirred, self.touched) = (true, true);
+        }
+        Ok(there)
     }
 
     pub(super) fn prune(&mut self, rows: &[i64], keep: Retention, now: Millis) -> rusqlite::Result<usize> {

@@ -12,6 +12,7 @@ use std::{
 pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "jobs", include_str!("../../../migrations/sqlite/0001_jobs.sql")),
     (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
+    (5, "pauses", include_str!("../../../migrations/sqlite/0005_pauses_and_cancels.sql")),
 ];
 
 /// The names that the tables and views need, and that an application may already use.
@@ -38,18 +39,19 @@ fn step(
     wanted: &[(i64, &str, &str)],
     now: Millis,
 ) -> rusqlite::Result<Result<(), String>> {
-    if applied(db)? == wanted.len() as i64 {
+    if applied(db)?.iter().eq(wanted.iter().map(|(version, ..)| version)) {
         return Ok(Ok(()));
     }
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = applied(&tx)?;
-    if done > wanted.len() as i64 {
+    let (newest, known) =
+        (done.last().copied().unwrap_or(0), wanted.last().map_or(0, |(version, ..)| *version));
+    if newest > known {
         return Ok(Err(format!(
-            "its tables are of version {done}, and this build of jobq knows up to {}; use the newer build",
-            wanted.len()
+            "its tables are of version {newest}, and this build of jobq knows up to {known}; use the newer build"
         )));
     }
-    if done == 0
+    if done.is_empty()
         && let Some(name) =
             tx.prepare(TAKEN)?.query_map([], |row| row.get::<_, String>(0))?.next().transpose()?
     {
@@ -61,7 +63,7 @@ fn step(
         "CREATE TABLE IF NOT EXISTS jobq_migrations (
             version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
     )?;
-    for (version, name, text) in wanted.iter().filter(|(version, ..)| *version > done) {
+    for (version, name, text) in wanted.iter().filter(|(version, ..)| !done.contains(version)) {
         tx.execute_batch(text)?;
         tx.execute("INSERT INTO jobq_migrations VALUES (?1, ?2, ?3)", (version, name, now))?;
     }
@@ -69,13 +71,15 @@ fn step(
     Ok(Ok(()))
 }
 
-fn applied(db: &Connection) -> rusqlite::Result<i64> {
+/// The versions that were applied, in order.
+fn applied(db: &Connection) -> rusqlite::Result<Vec<i64>> {
     let laid: bool =
         db.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'jobq_migrations'", [], |row| {
             row.get(0)
         })?;
     if !laid {
-        return Ok(0);
+        return Ok(Vec::new());
     }
-    db.query_row("SELECT coalesce(max(version), 0) FROM jobq_migrations", [], |row| row.get(0))
+    let mut versions = db.prepare("SELECT version FROM jobq_migrations ORDER BY version")?;
+    versions.query_map([], |row| row.get(0))?.collect()
 }

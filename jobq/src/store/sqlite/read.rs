@@ -2,13 +2,13 @@
 
 use super::{
     alive::SideCar,
-    desk::{backoff, sql, text, timeout},
+    desk::{backoff, each_lane, paused, sql, text, timeout},
     filter,
 };
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, WorkerId},
     state::JobState,
-    store::{Answer, Count, Due, JobFilter, Retention, Running, StoreError, WorkerRow},
+    store::{Answer, Count, Due, JobFilter, Pause, Retention, Running, StoreError, WorkerRow},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -163,15 +163,30 @@ pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
 }
 
 pub(super) fn due(db: &Connection, set: &crate::store::ClaimSet) -> rusqlite::Result<Due> {
-    let mut lanes = db.prepare_cached(sql!("lanes"))?;
-    let lanes: Vec<(i64, String, String)> =
-        lanes.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
+    let mut lanes = Vec::new();
+    let pauses = each_lane(db, |lane, queue, job_type| lanes.push((lane, queue, job_type)))?;
     let mut look = db.prepare_cached(sql!("waiting"))?;
-    let mut known = lanes.iter().filter(|(_, queue, job_type)| set.serves(queue) && set.knows(job_type));
+    let mut known = lanes.iter().filter(|(_, queue, job_type)| {
+        set.serves(queue) && set.knows(job_type) && !pauses.cover(queue, job_type)
+    });
     let pending =
         known.try_fold(false, |found, (lane, ..)| Ok::<_, rusqlite::Error>(found || look.exists([lane])?))?;
     let next_run_at = db.prepare_cached(sql!("next_run_at"))?.query_row([], |row| row.get(0)).optional()?;
-    Ok(Due { pending, next_run_at })
+    Ok(Due { pending, next_run_at, next_resume_at: pauses.next_end })
+}
+
+pub(super) fn pauses(db: &Connection) -> rusqlite::Result<Vec<Pause>> {
+    db.prepare_cached(sql!("pauses"))?
+        .query_map([], |row| {
+            Ok(Pause {
+                what: paused(row.get(0)?, row.get(1)?),
+                paused_at: row.get(2)?,
+                ends_at: row.get(3)?,
+                by: text(row, 4)?,
+                note: text(row, 5)?,
+            })
+        })?
+        .collect()
 }
 
 pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqlite::Result<Vec<Running>> {

@@ -1,9 +1,10 @@
-//! Lanes: the (queue, job type) pairs, as far as they are committed or laid in the open transaction.
+//! Lanes: the (queue, job type) pairs, and which are paused, as far as they are committed or laid in the open transaction.
 
 use super::{Desk, backoff, sql, text, timeout};
 use crate::{
     job::JobId,
-    store::{ClaimSet, Claimed},
+    store::{ClaimSet, Claimed, Paused},
+    time::Millis,
 };
 use rusqlite::{Connection, Row, params};
 use std::{
@@ -20,6 +21,59 @@ pub(super) struct Lanes {
     loaded: bool,
     ids: HashMap<String, HashMap<String, i64>>,
     names: HashMap<i64, (Arc<str>, Arc<str>)>,
+    pauses: Pauses,
+}
+
+/// What is paused, and when the first pause ends by itself.
+#[derive(Default)]
+pub(in super::super) struct Pauses {
+    queues: HashSet<String>,
+    job_types: HashSet<String>,
+    pub(in super::super) next_end: Option<Millis>,
+}
+
+impl Pauses {
+    /// Whether nobody may claim from this lane for now.
+    pub(in super::super) fn cover(&self, queue: &str, job_type: &str) -> bool {
+        self.queues.contains(queue) || self.job_types.contains(job_type)
+    }
+}
+
+/// The stored number of what a pause is of.
+pub(super) fn kind(what: &Paused) -> i64 {
+    match what {
+        Paused::Queue(_) => 0,
+        Paused::JobType(_) => 1,
+    }
+}
+
+/// What a pause of this stored number and name is of.
+pub(in super::super) fn paused(kind: i64, name: String) -> Paused {
+    if kind == 0 { Paused::Queue(name) } else { Paused::JobType(name) }
+}
+
+/// Gives each lane to `take`, in no order; what of them is paused.
+pub(in super::super) fn each_lane(
+    db: &Connection,
+    mut take: impl FnMut(i64, String, String),
+) -> rusqlite::Result<Pauses> {
+    let mut pauses = Pauses::default();
+    let mut rows = db.prepare_cached(sql!("lanes"))?;
+    let mut rows = rows.query([])?;
+    while let Some(row) = rows.next()? {
+        match row.get::<_, Option<i64>>(3)? {
+            None => take(row.get(0)?, row.get(1)?, row.get(2)?),
+            Some(kind) => {
+                match paused(kind, row.get(1)?) {
+                    Paused::Queue(name) => pauses.queues.insert(name),
+                    Paused::JobType(name) => pauses.job_types.insert(name),
+                };
+                let end: Option<Millis> = row.get(0)?;
+                pauses.next_end = pauses.next_end.into_iter().chain(end).min();
+            }
+        }
+    }
+    Ok(pauses)
 }
 
 impl Lanes {
@@ -30,14 +84,17 @@ impl Lanes {
 
     fn load(&mut self, db: &Connection) -> rusqlite::Result<()> {
         if !self.loaded {
-            *self = Self { loaded: true, ..Self::default() };
-            let mut rows = db.prepare_cached(sql!("lanes"))?;
-            let mut rows = rows.query([])?;
-            while let Some(row) = rows.next()? {
-                self.add(row.get(0)?, row.get(1)?, row.get(2)?);
-            }
+            *self = Self::default();
+            self.pauses = each_lane(db, |lane, queue, job_type| self.add(lane, queue, job_type))?;
+            self.loaded = true;
         }
         Ok(())
+    }
+
+    /// What is paused.
+    pub(super) fn pauses(&mut self, db: &Connection) -> rusqlite::Result<&Pauses> {
+        self.load(db)?;
+        Ok(&self.pauses)
     }
 
     fn add(&mut self, lane: i64, queue: String, job_type: String) {
@@ -45,12 +102,16 @@ impl Lanes {
         self.names.insert(lane, (queue.into(), job_type.into()));
     }
 
-    /// The lanes that a worker with this set may claim from; where there are many, those of them that have work.
+    /// The lanes that a worker with this set may claim from now; where there are many, those of them that have work.
     pub(super) fn of(&mut self, db: &Connection, set: &ClaimSet) -> rusqlite::Result<Vec<i64>> {
         self.load(db)?;
         let lanes = self.ids.iter().filter(|(queue, _)| set.serves(queue));
+        let pauses = &self.pauses;
         let mut lanes: Vec<i64> = lanes
-            .flat_map(|(_, types)| set.job_types.iter().filter_map(|name| types.get(name).copied()))
+            .flat_map(|(queue, types)| {
+                let open = set.job_types.iter().filter(move |name| !pauses.cover(queue, name));
+                open.filter_map(|name| types.get(name).copied())
+            })
             .collect();
         if lanes.len() > FEW {
             let mut ready = db.prepare_cached(sql!("ready"))?;

@@ -1,2 +1,4 @@
--- All lanes.
-SELECT id, queue, job_type FROM jobq_lanes
+-- All lanes: id, queue, job_type, NULL. And all pauses: their end ms, name, NULL, kind.
+SELECT id, queue, job_type, NULL FROM jobq_lanes
+UNION ALL
+SELECT ends_at, name, NULL, kind FROM jobq_pauses
