@@ -12,7 +12,7 @@ use std::{
 pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "jobs", include_str!("../../../migrations/sqlite/0001_jobs.sql")),
     (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
-    (5, "pauses", include_str!("../../../migrations/sqlite/0005_pauses_and_cancels.sql")),
+    (3, "pauses", include_str!("../../../migrations/sqlite/0003_pauses.sql")),
 ];
 
 /// The names that the tables and views need, and that an application may already use.
