@@ -9,8 +9,8 @@ use crate::{
 /// Jobs in one commit, unless [`EnqueueAll::atomic`] asks for all in one.
 const CHUNK: usize = 10_000;
 
-/// Many jobs on their way into a queue: [`JobQueue::enqueue_all`](crate::JobQueue::enqueue_all). Awaiting it stores them, 10,000 in a commit; each
-/// commit holds all of its jobs or none. The answer is the ids in the order of the jobs.
+/// Many jobs on their way into a queue: [`JobQueue::enqueue_all`](crate::JobQueue::enqueue_all). Awaiting it stores
+/// them, 10,000 in a commit; each commit holds all of its jobs or none. The answer is the ids in the order of the jobs.
 ///
 /// Every option holds for all of the jobs; a `delay` counts from the start of the first commit.
 ///
