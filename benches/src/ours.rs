@@ -6,7 +6,7 @@ use std::{error::Error, sync::Arc};
 
 /// The job of all works.
 #[job(retain = "1h")]
-async fn send_email(user_id: u64, email: String, template: String, t: u64) -> Result<(), JobError> {
+pub async fn send_email(user_id: u64, email: String, template: String, t: u64) -> Result<(), JobError> {
     handle(&Payload { user_id, email, template, t });
     Ok(())
 }
@@ -55,6 +55,11 @@ impl Jobq {
         let queue = JobQueue::with_store(Arc::new(store), Arc::new(SystemClock));
         let concurrency = usize::try_from(settings.number("concurrency", 4_000))?;
         Ok(Self { queue, concurrency, file: settings.file.clone() })
+    }
+
+    /// The queue itself.
+    pub fn queue(&self) -> &JobQueue {
+        &self.queue
     }
 
     /// W9: enqueues the job that hangs (`jobs=1`), or is one of the workers that run it, until it is killed.

@@ -4,17 +4,13 @@
 //! `jobq-bench work starve FILE seconds=5 sync=full|normal concurrency=1000 counts=0|1`. It answers as every work does:
 //! for each of these `…_p50_ms`, `…_p99_ms`, `…_max_ms` and how many there were.
 
-use jobq::{
-    Durability, JobFilter, JobId, JobQueue, JobState, SqliteOptions, SqliteStore, SystemClock, prelude::*,
-};
-use jobq_bench_works::{Figures, Settings};
+use crate::ours::{Jobq, SendEmail, send_email};
+use jobq::{JobFilter, JobId, JobQueue, JobState, prelude::*};
+use jobq_bench_works::{Figures, Payload, Settings, done, quantile_ms};
 use std::{
     error::Error,
     future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -32,30 +28,17 @@ const BEAT: Duration = Duration::from_millis(100);
 
 type Failed = Box<dyn Error + Send + Sync>;
 
-#[job(type = "bench:starve", retain = "1h")]
-async fn passed(user_id: u64, email: String, template: String) {
-    let _ = (user_id, email, template);
-    RAN.fetch_add(1, Relaxed);
-}
-
-static RAN: AtomicU64 = AtomicU64::new(0);
-
-fn job(number: u64) -> Passed {
-    let email = format!("user{number:07}@example.com");
-    Passed { user_id: number, email, template: "welcome-to-the-service".into() }
+fn job(number: u64) -> SendEmail {
+    Payload::numbered(number).into()
 }
 
 /// Puts the queue to it.
 pub async fn starve(settings: &Settings) -> Result<Figures, Failed> {
-    let durability = match settings.text("sync", "full") {
-        "normal" => Durability::Process,
-        _ => Durability::Power,
-    };
-    let store = SqliteStore::open(SqliteOptions::new(&settings.file).durability(durability)).await?;
-    let queue = JobQueue::with_store(Arc::new(store), Arc::new(SystemClock));
+    let opened = Jobq::open(settings).await.map_err(|error| error.to_string())?;
+    let queue = opened.queue().clone();
     let scheduled = queue.enqueue_all((0..SCHEDULED).map(job)).delay(days(1)).await?;
     let slots = usize::try_from(settings.number("concurrency", 1_000))?;
-    let worker = Worker::new(&queue).jobs((passed,)).concurrency(slots).heartbeat(BEAT);
+    let worker = Worker::new(&queue).jobs((send_email,)).concurrency(slots).heartbeat(BEAT);
     let worker = worker.start().await?;
 
     let seconds = settings.number("seconds", 5);
@@ -75,8 +58,8 @@ pub async fn starve(settings: &Settings) -> Result<Figures, Failed> {
     for other in others {
         taken.extend(other.join().map_err(|_| "a thread beside panicked")??);
     }
-    figures.0.insert("enqueued_rate".into(), sent as f64 / seconds as f64);
-    figures.0.insert("ran_rate".into(), RAN.load(Relaxed) as f64 / seconds as f64);
+    figures.set("enqueued_rate", sent as f64 / seconds as f64);
+    figures.set("ran_rate", done() as f64 / seconds as f64);
     taken.into_iter().for_each(|taken| taken.tell(&mut figures));
     worker.stop().await?;
     Ok(figures)
@@ -89,16 +72,14 @@ struct Taken {
 }
 
 impl Taken {
-    fn tell(mut self, figures: &mut Figures) {
-        self.times.sort_unstable();
-        let mut set = |name: &str, value| {
-            figures.0.insert(format!("{}_{name}", self.kind), value);
-        };
-        set("times", self.times.len() as f64);
-        let last = self.times.len().saturating_sub(1);
+    fn tell(self, figures: &mut Figures) {
+        let mut times: Vec<u64> = self.times.iter().map(|time| time.as_nanos() as u64).collect();
+        times.sort_unstable();
+        let mut set = |name: &str, value| figures.set(&format!("{}_{name}", self.kind), value);
+        set("times", times.len() as f64);
         for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0)] {
-            if let Some(time) = self.times.get((last as f64 * share).round() as usize) {
-                set(name, time.as_secs_f64() * 1e3);
+            if let Some(time) = quantile_ms(&times, share) {
+                set(name, time);
             }
         }
     }

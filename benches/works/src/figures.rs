@@ -27,7 +27,8 @@ pub fn handle(job: &Payload) {
     DONE.fetch_add(1, Relaxed);
 }
 
-pub(crate) fn done() -> u64 {
+/// How many handlers ran.
+pub fn done() -> u64 {
     DONE.load(Relaxed)
 }
 
@@ -72,7 +73,8 @@ impl Figures {
         figures
     }
 
-    pub(crate) fn set(&mut self, name: &str, value: f64) {
+    /// Notes a figure.
+    pub fn set(&mut self, name: &str, value: f64) {
         self.0.insert(name.to_owned(), value);
     }
 }
@@ -88,12 +90,18 @@ pub(crate) fn samples() -> Figures {
     let mut samples = LATENCIES.lock().expect("nobody panics with it").clone();
     samples.sort_unstable();
     let mut figures = Figures::of("samples", samples.len() as f64);
-    if !samples.is_empty() {
-        let at = |share: f64| samples[((samples.len() - 1) as f64 * share).round() as usize] as f64 / 1e6;
-        figures.set("p50_ms", at(0.50));
-        figures.set("p99_ms", at(0.99));
+    for (name, share) in [("p50_ms", 0.50), ("p99_ms", 0.99)] {
+        if let Some(time) = quantile_ms(&samples, share) {
+            figures.set(name, time);
+        }
     }
     figures
+}
+
+/// What this share of the sorted nanoseconds does not exceed, in milliseconds.
+pub fn quantile_ms(sorted: &[u64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(sorted[(last as f64 * share).round() as usize] as f64 / 1e6)
 }
 
 /// What this program has run so far, the threads that have ended included.

@@ -7,9 +7,9 @@
 
 mod figures;
 
-pub use figures::{Figures, handle, now_ns};
+pub use figures::{Figures, done, handle, now_ns, quantile_ms};
 
-use figures::{done, errors, last_at, samples};
+use figures::{errors, last_at, samples};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,

@@ -12,6 +12,7 @@ use jobq::{
     time::Millis,
 };
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use tokio::sync::watch;
 
 /// The instant at which every law begins: 2026-01-01T00:00:00Z. All later times are given as `NOW + …` milliseconds.
 pub const NOW: Millis = 1_767_225_600_000;
@@ -24,6 +25,19 @@ pub const BYSTANDER: &str = "bystander";
 
 /// A law at work, its reference to the ground kept.
 pub type Trial<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A promised answer, but for a store that never gives it.
+pub async fn soon<T>(answer: impl Future<Output = T>) -> T {
+    let in_time = tokio::time::timeout(Duration::from_secs(30), answer).await;
+    in_time.expect("the answer was not given within 30 s")
+}
+
+/// Waits until the store has given the cue to look again, after this.
+pub async fn cue(changed: &mut watch::Receiver<u64>, what: &str) {
+    let rose = tokio::time::timeout(Duration::from_secs(30), changed.changed()).await;
+    rose.unwrap_or_else(|_| panic!("no cue after {what} within 30 s")).expect("the store is there");
+    changed.borrow_and_update();
+}
 
 /// A store, and whatever must live as long as it does.
 pub struct Opened {

@@ -4,10 +4,9 @@ use super::{ground::*, on_every_store};
 use jobq::{
     job::{JobId, NewJob},
     state::JobState,
-    store::{Claim, Claimed, Due, MAX_NOTE, Next, Pause, Paused, Settled, StoreError},
+    store::{Claim, Due, MAX_NOTE, Next, Pause, Paused, Settled, StoreError},
     time::Millis,
 };
-use std::time::Duration;
 
 on_every_store![
     the_jobs_of_a_paused_queue_are_accepted_and_not_claimed,
@@ -199,33 +198,23 @@ async fn a_standing_claim_is_answered_by_the_end_of_a_pause(g: &Ground) {
             0 => assert!(resume(g, queue("mail"), NOW + 7).await),
             _ => assert_eq!(g.store.promote(10, NOW + 10).await.unwrap(), 1),
         }
-        assert_eq!(ids(&soon(answer).await), [id]);
+        assert_eq!(ids(&soon(answer).await.unwrap()), [id]);
         let row = g.row(id).await;
         assert_eq!(row.started_at, Some(if round == 0 { NOW + 7 } else { NOW + 10 }));
         assert_eq!(g.complete(id, row.lease, NOW + 10).await, Settled::Applied);
     }
 }
 
-async fn soon(answer: jobq::store::Answer<'_, Vec<Claimed>>) -> Vec<Claimed> {
-    let in_time = tokio::time::timeout(Duration::from_secs(30), answer).await;
-    in_time.expect("the answer was not given within 30 s").unwrap()
-}
-
 async fn a_pause_and_its_end_are_cues_to_look_again(g: &Ground) {
     let mut changed = g.store.changed();
-    let mut cue = async |what: &str| {
-        let rose = tokio::time::timeout(Duration::from_secs(30), changed.changed()).await;
-        rose.unwrap_or_else(|_| panic!("no cue after {what} within 30 s")).expect("the store is there");
-        changed.borrow_and_update();
-    };
     pause(g, queue("mail"), Some(NOW + 10)).await;
-    cue("a pause").await;
+    cue(&mut changed, "a pause").await;
     g.store.promote(10, NOW + 10).await.unwrap();
-    cue("its end").await;
+    cue(&mut changed, "its end").await;
     pause(g, queue("mail"), None).await;
-    cue("another pause").await;
+    cue(&mut changed, "another pause").await;
     resume(g, queue("mail"), NOW).await;
-    cue("a resume").await;
+    cue(&mut changed, "a resume").await;
 }
 
 async fn a_pause_that_cannot_be_one_is_refused(g: &Ground) {

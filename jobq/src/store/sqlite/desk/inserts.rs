@@ -83,6 +83,9 @@ impl Desk {
         let mut row = next_row - count as i64;
         let mut rest = &rows[..];
         for (size, sql) in SIZES.into_iter().zip(&*STATEMENTS) {
+            if rest.len() < size {
+                continue;
+            }
             let mut statement = self.db.prepare_cached(sql)?;
             while let Some((some, others)) = rest.split_at_checked(size) {
                 for (place, &(job, lane, now)) in some.iter().enumerate() {
