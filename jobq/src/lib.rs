@@ -37,6 +37,7 @@
 //! them; each run is an **attempt**. A job that is out of attempts is **dead**: kept for people, who may *retry* it.
 //!
 //! # Where to look
+//! - everything that jobs can do, chapter by chapter: the [`guide`];
 //! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
@@ -51,6 +52,7 @@
 pub mod context;
 pub mod enqueue;
 pub mod executor;
+pub mod guide;
 pub mod job;
 pub mod maintenance;
 #[doc(hidden)]

@@ -8,8 +8,9 @@ use std::{
 };
 
 /// The levels of jobq/src: a room may name those below it, never one beside or above it.
-const LEVELS: [(&str, u8); 18] = [
+const LEVELS: [(&str, u8); 19] = [
     ("lib", 9),
+    ("guide", 9),
     ("private", 9),
     ("testing", 9),
     ("worker", 8),
