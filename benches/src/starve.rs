@@ -5,7 +5,7 @@
 //! for each of these `…_p50_ms`, `…_p99_ms`, `…_max_ms` and how many there were.
 
 use crate::ours::{Jobq, SendEmail, send_email};
-use jobq::{JobFilter, JobId, JobQueue, JobState, prelude::*};
+use jobq::{Enqueued, JobFilter, JobQueue, JobState, prelude::*};
 use jobq_bench_works::{Figures, Payload, Settings, done, quantile_ms};
 use std::{
     error::Error,
@@ -99,7 +99,7 @@ async fn enqueue(queue: JobQueue, task: u64, end: Instant) -> Result<u64, Failed
 /// Each kind of question in a task of its own.
 async fn ask(
     queue: &JobQueue,
-    scheduled: Vec<JobId>,
+    scheduled: Vec<Enqueued>,
     counts: bool,
     end: Instant,
 ) -> Result<Vec<Taken>, Failed> {

@@ -31,7 +31,7 @@ use crate::{
     job::{Job, JobId, MAX_PAYLOAD, NewJob},
     queue::{BadName, JobQueue, NoQueue},
     registry::{DecodeError, RegistryError},
-    store::{StoreError, Tx},
+    store::{Enqueued, Landed, StoreError, Tx},
     time::Millis,
 };
 use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
@@ -88,8 +88,8 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
             let now = queue.now();
             let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
             drop(job);
-            let id = only(store(&queue, vec![new], now, tx).await?)?;
-            Ok(JobHandle { id, job: PhantomData })
+            let enqueued = only(store(&queue, vec![new], now, tx).await?)?;
+            Ok(JobHandle { enqueued, job: PhantomData })
         })
     }
 }
@@ -99,52 +99,65 @@ async fn store(
     jobs: Vec<NewJob>,
     now: Millis,
     tx: Option<Tx<'_>>,
-) -> Result<Vec<JobId>, StoreError> {
+) -> Result<Vec<Enqueued>, StoreError> {
     match tx {
         Some(tx) => queue.store().enqueue_in(tx, jobs, now).await,
         None => queue.store().enqueue(jobs, now).await,
     }
 }
 
-/// The id of the one job that was stored.
-fn only(ids: Vec<JobId>) -> Result<JobId, StoreError> {
-    ids.first().copied().ok_or_else(|| StoreError::Invalid("the store took the job and gave no id".into()))
+/// What became of the one job.
+fn only(enqueued: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
+    enqueued
+        .first()
+        .copied()
+        .ok_or_else(|| StoreError::Invalid("the store took the job and gave no answer".into()))
 }
 
 /// A stored job, known by its type.
 pub struct JobHandle<J> {
-    id: JobId,
+    enqueued: Enqueued,
     job: PhantomData<fn() -> J>,
 }
 
 impl<J> JobHandle<J> {
     /// The job's name.
     pub fn id(&self) -> JobId {
-        self.id
+        self.enqueued.id
+    }
+
+    /// Whether the enqueue added this job; else it was there and holds the unique key.
+    pub fn is_new(&self) -> bool {
+        self.enqueued.is_new()
+    }
+
+    /// How the enqueue landed: in a new job, in one that was there, or in one that was there and took something over.
+    pub fn landed(&self) -> Landed {
+        self.enqueued.landed
     }
 }
 
 impl<J> Clone for JobHandle<J> {
     fn clone(&self) -> Self {
-        Self { id: self.id, job: PhantomData }
+        Self { enqueued: self.enqueued, job: PhantomData }
     }
 }
 
 impl<J> From<&JobHandle<J>> for JobId {
     fn from(handle: &JobHandle<J>) -> Self {
-        handle.id
+        handle.id()
     }
 }
 
 impl<J> From<JobHandle<J>> for JobId {
     fn from(handle: JobHandle<J>) -> Self {
-        handle.id
+        handle.id()
     }
 }
 
 impl<J: Job> fmt::Debug for JobHandle<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobHandle({} {})", J::TYPE, self.id)
+        write!(f, "JobHandle({} {})", J::TYPE, self.id())
     }
 }
 

@@ -78,7 +78,7 @@ pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
 pub use state::JobState;
 pub use store::{
-    Acted, Count, JobFilter, Pause, Paused, StoreError, Tx,
+    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, StoreError, Tx,
     memory::MemoryStore,
     sqlite::{Durability, SqliteOptions, SqliteStore},
 };

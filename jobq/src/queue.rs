@@ -207,8 +207,8 @@ macro_rules! acts {
             ///
             /// # Cancel safety
             /// Dropping it loses the answers, and neither undoes nor half-does the acts.
-            pub async fn $many(&self, ids: impl IntoIterator<Item = JobId>) -> Result<Vec<Acted>, QueueError> {
-                let ids = ids.into_iter().collect();
+            pub async fn $many(&self, jobs: impl IntoIterator<Item = impl Into<JobId>>) -> Result<Vec<Acted>, QueueError> {
+                let ids = jobs.into_iter().map(Into::into).collect();
                 Ok(self.0.store.$one(ids, self.now()).await?)
             }
         )* }

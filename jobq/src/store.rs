@@ -26,11 +26,11 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// A store decides nothing: states, delays and limits are worked out above it and given as values. `now` is the
 /// instant that the written rows carry; a store reads a clock only for its own heartbeats and for a standing claim.
 pub trait Store: Send + Sync + 'static {
-    /// (none) → pending, or scheduled where `run_at` is after `now`. All or none; the ids in the order given.
-    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<JobId>>;
+    /// (none) → pending, or scheduled where `run_at` is after `now`. All or none; what became of each, in the order given.
+    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<Enqueued>>;
 
     /// The same inside the caller's transaction: there when it commits, never there when it does not.
-    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<JobId>>;
+    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<Enqueued>>;
 
     /// scheduled → pending for up to `limit` jobs whose `run_at` has come, earliest first; and ends the pauses whose
     /// time has come. How many of both.
@@ -149,6 +149,51 @@ pub(crate) fn admit(jobs: &[NewJob]) -> Result<(), StoreError> {
             })
     };
     jobs.iter().enumerate().find_map(refuse).map_or(Ok(()), Err)
+}
+
+/// What an enqueue led to: the job that is really there, and how it came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Enqueued {
+    /// The job.
+    pub id: JobId,
+    /// Whether it is a new one.
+    pub landed: Landed,
+}
+
+/// How an enqueue landed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landed {
+    /// A new job is there.
+    New,
+    /// Another job holds its unique key, and stays as it is.
+    Existing,
+    /// Another job holds its unique key, and took over what was to be replaced.
+    Replaced,
+}
+
+impl Enqueued {
+    /// This new job.
+    pub const fn new(id: JobId) -> Self {
+        Self { id, landed: Landed::New }
+    }
+
+    /// Whether a job was added; else the one of this id was there.
+    pub fn is_new(&self) -> bool {
+        self.landed == Landed::New
+    }
+}
+
+impl From<Enqueued> for JobId {
+    fn from(enqueued: Enqueued) -> Self {
+        enqueued.id
+    }
+}
+
+impl From<&Enqueued> for JobId {
+    fn from(enqueued: &Enqueued) -> Self {
+        enqueued.id
+    }
 }
 
 /// A caller's own connection or transaction, for [`Store::enqueue_in`].

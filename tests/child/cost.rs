@@ -106,7 +106,7 @@ pub async fn cost(path: &str, act: &str) {
     let store = SqliteStore::open(SqliteOptions::new(Path::new(path)).clock(clock.clone())).await.unwrap();
     let queue = JobQueue::with_store(Arc::new(store), clock);
     let bystander = NewJob::new("nobody:knows", r#"{"untouched":true}"#);
-    let bystander = queue.store().enqueue(vec![bystander], 1).await.unwrap()[0];
+    let bystander = queue.store().enqueue(vec![bystander], 1).await.unwrap()[0].id;
     let before = queue.get(bystander).await.unwrap();
     // Lanes are laid once, and that is nobody's cost.
     queue.enqueue_all([payload(0)]).await.unwrap();

@@ -119,7 +119,7 @@ async fn enqueue(path: &str, job_type: &str) {
     while let Some(count) = heard() {
         let jobs = (0..count.parse().unwrap()).map(|n: i64| NewJob::new(job_type.to_owned(), n.to_string()));
         let ids = store.enqueue(jobs.collect(), SystemClock.now()).await.unwrap();
-        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let ids: Vec<String> = ids.iter().map(|new| new.id.to_string()).collect();
         println!("enqueued {}", ids.join(" "));
     }
 }
@@ -277,7 +277,7 @@ async fn churn(path: &str, folder: &str) {
             store.enqueue(jobs.collect(), SystemClock.now()),
             store.claim(wish(worker, "churned", 7, true), SystemClock.now()),
         );
-        enqueued.unwrap().iter().for_each(|id| journal::write("enqueued", &format!("{id} 0 0")));
+        enqueued.unwrap().iter().for_each(|new| journal::write("enqueued", &format!("{} 0 0", new.id)));
         let claimed = claimed.unwrap();
         let ended: Vec<_> =
             claimed.iter().map(|job| Completion { id: job.id, lease: job.lease, result: None }).collect();

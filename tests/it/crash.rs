@@ -3,6 +3,7 @@
 //! The normal run is short; `JOBQ_CAMPAIGN=1` makes it hundreds of kills. Every random choice comes from a seed, which
 //! is printed, and given again with `JOBQ_SEED`.
 
+use crate::Ids;
 use crate::child::Child;
 use jobq::{
     JobFilter, JobQueue, JobRow, JobState, SystemClock,
@@ -44,7 +45,7 @@ impl Scene {
         let path = dir.path().canonicalize().unwrap().join("app.db");
         let store = Arc::new(SqliteStore::open(SqliteOptions::new(&path)).await.unwrap());
         let bystander = NewJob::new("bystander", r#"{"untouched":true}"#);
-        let id = store.enqueue(vec![bystander], SystemClock.now()).await.unwrap()[0];
+        let id = store.enqueue(vec![bystander], SystemClock.now()).await.unwrap()[0].id;
         let bystander = store.get(id).await.unwrap().unwrap();
         Self { dir, path, store, bystander }
     }
@@ -68,12 +69,12 @@ impl Scene {
         let jobs = payloads
             .into_iter()
             .map(|payload| NewJob { max_attempts: 100, ..NewJob::new(job_type, payload) });
-        self.store.enqueue(jobs.collect(), SystemClock.now()).await.unwrap()
+        self.store.enqueue(jobs.collect(), SystemClock.now()).await.unwrap().ids()
     }
 
     async fn one(&self, job_type: &'static str, payload: &str, max_attempts: u32) -> JobId {
         let job = NewJob { max_attempts, ..NewJob::new(job_type, payload) };
-        self.store.enqueue(vec![job], SystemClock.now()).await.unwrap()[0]
+        self.store.enqueue(vec![job], SystemClock.now()).await.unwrap()[0].id
     }
 
     /// A child with a worker of so many slots, that runs; its grace is 1 s.

@@ -14,6 +14,17 @@ mod sqlite;
 mod tidy;
 mod worker;
 
+/// The ids of what was enqueued, for tests that are about the jobs and not about how they landed.
+trait Ids {
+    fn ids(self) -> Vec<jobq::JobId>;
+}
+
+impl Ids for Vec<jobq::Enqueued> {
+    fn ids(self) -> Vec<jobq::JobId> {
+        self.into_iter().map(|enqueued| enqueued.id).collect()
+    }
+}
+
 /// How many migrations there are.
 fn migrations() -> i64 {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite");

@@ -1,5 +1,6 @@
 //! The pure rooms: states and their words, waits between attempts, errors, clocks, and what a row derives.
 
+use crate::Ids;
 use jobq::{
     JobError,
     job::{AttemptOutcome, ErrorClass, JobRow, NewJob},
@@ -345,7 +346,7 @@ fn durations_are_their_units_and_never_overflow() {
 
 async fn row() -> JobRow {
     let store = MemoryStore::new();
-    let id = store.enqueue(vec![NewJob::new("a", "1")], 1_767_225_600_000).await.unwrap()[0];
+    let id = store.enqueue(vec![NewJob::new("a", "1")], 1_767_225_600_000).await.unwrap()[0].id;
     store.get(id).await.unwrap().unwrap()
 }
 
@@ -394,7 +395,7 @@ async fn an_id_is_a_uuid_v7_that_sorts_by_time_and_is_read_back() {
     let mut ids = Vec::new();
     for step in 0..50 {
         let jobs = vec![NewJob::new("a", "1"); 3];
-        ids.extend(store.enqueue(jobs, 1_767_225_600_000 + step * 7).await.unwrap());
+        ids.extend(store.enqueue(jobs, 1_767_225_600_000 + step * 7).await.unwrap().ids());
     }
     assert!(ids.is_sorted());
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 150);

@@ -1,8 +1,9 @@
 //! The queue as applications use it: enqueueing, its options and errors, scopes, acts of people.
 
+use crate::Ids;
 use chrono::{DateTime, Utc};
 use jobq::{
-    Acted, Call, EnqueueError, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
+    Acted, Call, EnqueueError, Enqueued, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
     MemoryStore, NoQueue, QueueError, SqliteOptions, SqliteStore,
     job::{Defaults, MAX_PAYLOAD, NewJob},
     prelude::*,
@@ -610,7 +611,7 @@ macro_rules! passed_on {
 }
 
 impl Store for Counted {
-    fn enqueue(&self, jobs: Vec<NewJob>, now: i64) -> Answer<'_, Vec<JobId>> {
+    fn enqueue(&self, jobs: Vec<NewJob>, now: i64) -> Answer<'_, Vec<Enqueued>> {
         let calls = {
             let mut sizes = self.sizes.lock().unwrap();
             sizes.push(jobs.len());
@@ -623,7 +624,7 @@ impl Store for Counted {
         self.memory.enqueue(jobs, now)
     }
 
-    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<JobId>> {
+    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<Enqueued>> {
         self.memory.enqueue_in(tx, jobs, now)
     }
 
@@ -683,8 +684,15 @@ async fn payload(bench: &Bench, id: JobId) -> u64 {
 async fn many_jobs_are_stored_10000_in_a_commit_with_their_ids_in_their_order() {
     let store = Counted::new(usize::MAX);
     let bench = store.bench().await;
-    let ids =
-        bench.queue.enqueue_all(crowd(25_000)).priority(4).delay(secs(9)).label("one of many").await.unwrap();
+    let ids = bench
+        .queue
+        .enqueue_all(crowd(25_000))
+        .priority(4)
+        .delay(secs(9))
+        .label("one of many")
+        .await
+        .unwrap()
+        .ids();
     assert_eq!(store.sizes(), [10_000, 10_000, 5_000]);
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 25_000);
     for index in [0, 9_999, 10_000, 24_999] {
@@ -699,9 +707,10 @@ async fn many_jobs_are_stored_10000_in_a_commit_with_their_ids_in_their_order() 
 #[tokio::test]
 async fn a_function_enqueues_many_by_their_arguments() {
     let bench = Bench::new().await;
-    let ids = measure.enqueue_all([(7, "x".into()), (8, "y".into())]).on(&bench.queue).await.unwrap();
+    let ids = measure.enqueue_all([(7, "x".into()), (8, "y".into())]).on(&bench.queue).await.unwrap().ids();
     assert_eq!([payload(&bench, ids[0]).await, payload(&bench, ids[1]).await], [7, 8]);
-    let ids = resize.enqueue_all((0..3).map(|size| ("a.png".into(), size))).on(&bench.queue).await.unwrap();
+    let ids =
+        resize.enqueue_all((0..3).map(|size| ("a.png".into(), size))).on(&bench.queue).await.unwrap().ids();
     assert_eq!(bench.row(ids[2]).await.payload, r#"{"media":"a.png","size":2}"#);
     assert_eq!(bench.others().await.len(), 5);
 }
@@ -727,7 +736,7 @@ async fn a_failed_commit_says_how_many_jobs_landed_before_and_their_ids() {
         "10000 of 25000 jobs were enqueued, then came: the database was busy for 5s: somebody else writes"
     );
     assert_eq!((error.landed.len(), error.of, error.index), (10_000, 25_000, None));
-    assert_eq!(payload(&bench, error.landed[9_999]).await, 9_999);
+    assert_eq!(payload(&bench, error.landed[9_999].id).await, 9_999);
     assert_eq!(store.sizes(), [10_000, 10_000], "it went on after a failure");
     let total: u64 = bench.queue.counts().await.unwrap().iter().map(|count| count.count).sum();
     assert_eq!(total, 10_001);
@@ -793,12 +802,12 @@ async fn a_job_by_name_is_checked_and_is_the_same_as_by_function(bench: Bench) {
     let by_function = bench.row(resize.enqueue(("a.png".into(), 9)).on(queue).await.unwrap().id()).await;
     let payload = json!({ "media": "a.png", "size": 9 });
     for name in ["queue-test:resize", "queue-test:scale"] {
-        let row = bench.row(queue.enqueue_raw(name, payload.clone()).await.unwrap()).await;
+        let row = bench.row(queue.enqueue_raw(name, payload.clone()).await.unwrap().id).await;
         assert_eq!(row, JobRow { id: row.id, ..by_function.clone() });
     }
     let raw =
         queue.enqueue_raw("queue-test:resize", payload.clone()).priority(-1).delay(hours(2)).label("Mine");
-    let row = bench.row(raw.await.unwrap()).await;
+    let row = bench.row(raw.await.unwrap().id).await;
     assert_eq!((row.priority, row.run_at, row.max_attempts), (-1, row.created_at + 7_200_000, 6));
     assert_eq!(row.label.as_deref(), Some("Mine"));
     assert_eq!(bench.others().await.len(), 4);
@@ -946,7 +955,7 @@ async fn acts_on_many_answer_for_each_in_order(bench: Bench) {
 }
 
 async fn pages_give_each_job_that_stays_once_whatever_comes_and_goes(bench: Bench) {
-    let ids = bench.queue.enqueue_all(crowd(250)).queue("mail").await.unwrap();
+    let ids = bench.queue.enqueue_all(crowd(250)).queue("mail").await.unwrap().ids();
     let filter = JobFilter { queue: Some("mail".into()), ..JobFilter::default() };
     let mut pages = bench.queue.pages(filter.clone());
     let mut seen = Vec::new();
@@ -1098,7 +1107,7 @@ async fn jobs_in_the_applications_transaction_are_there_when_it_commits_and_neve
         let mut tx = pool.begin().await.unwrap();
         sqlx::query("INSERT INTO users DEFAULT VALUES").execute(&mut *tx).await.unwrap();
         let handle = ada().enqueue().on(&queue).priority(7).delay(hours(1)).in_tx(&mut *tx).await.unwrap();
-        let ids = queue.enqueue_all(crowd(3)).in_tx(&mut tx).await.unwrap();
+        let ids = queue.enqueue_all(crowd(3)).in_tx(&mut tx).await.unwrap().ids();
         let payload = json!({ "media": "a.png", "size": 9 });
         let raw = queue.enqueue_raw("queue-test:resize", payload).in_tx(&mut *tx).await.unwrap();
         assert!(queue.get(handle.id()).await.unwrap().is_none(), "seen before the commit");
@@ -1109,7 +1118,7 @@ async fn jobs_in_the_applications_transaction_are_there_when_it_commits_and_neve
         }
 
         let mut found = 0;
-        for id in ids.into_iter().chain([handle.id(), raw]) {
+        for id in ids.into_iter().chain([handle.id(), raw.id]) {
             found += usize::from(queue.get(id).await.unwrap().is_some());
         }
         assert_eq!(found, expected);

@@ -1,5 +1,6 @@
 //! The store on SQLite, made to prove itself on real files: SQL, locks, files that move, wake-up, who is alive.
 
+use crate::Ids;
 use jobq::{
     job::{JobId, JobRow, NewJob, WorkerId},
     state::JobState,
@@ -53,7 +54,7 @@ impl Site {
         let store = SqliteStore::open(change(SqliteOptions::new(&path))).await.unwrap();
         let mut job = NewJob::new("bystander", r#"{"untouched":true}"#);
         job.label = Some("a bystander".into());
-        let id = soon(store.enqueue(vec![job], T0 - 1)).await.unwrap()[0];
+        let id = soon(store.enqueue(vec![job], T0 - 1)).await.unwrap()[0].id;
         let bystander = store.get(id).await.unwrap().unwrap();
         Self { dir, path, store: Arc::new(store), bystander }
     }
@@ -182,7 +183,7 @@ async fn parallel_enqueuers_on_two_stores_lose_nothing() {
             tokio::spawn(async move {
                 let mut ids = Vec::new();
                 for n in 0..25 {
-                    ids.extend(store.enqueue(vec![job("a", writer * 25 + n)], T0).await.unwrap());
+                    ids.extend(store.enqueue(vec![job("a", writer * 25 + n)], T0).await.unwrap().ids());
                 }
                 ids
             })
@@ -238,7 +239,7 @@ async fn two_stores_on_one_file_claim_each_job_once() {
 #[tokio::test]
 async fn a_late_result_is_refused_recorded_and_harms_no_batch_mate() {
     let site = Site::new().await;
-    let ids = soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap().ids();
     let slow = sign_in(&site.store).await;
     let taken = claim(&site.store, slow, &["a"], 3).await;
     let lost = jobq::store::Rescue {
@@ -271,7 +272,7 @@ async fn a_late_result_is_refused_recorded_and_harms_no_batch_mate() {
 async fn the_count_of_starts_passes_every_width_of_a_number() {
     let site = Site::new().await;
     let worker = sign_in(&site.store).await;
-    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0].id;
     for start in [(1 << 15) - 3, (1 << 16) - 3, 70_000, (1 << 31) - 3, (1 << 32) - 3, 1 << 53] {
         let set = "UPDATE jobs SET lease = ?1 WHERE payload = '{\"n\":0}'";
         assert_eq!(site.raw().execute(set, [start]).unwrap(), 1);
@@ -292,8 +293,8 @@ async fn the_count_of_starts_passes_every_width_of_a_number() {
 #[tokio::test]
 async fn an_id_of_another_database_is_not_found_and_changes_nothing() {
     let (site, other) = (Site::new().await, Site::new().await);
-    let theirs = soon(other.store.enqueue(jobs("a", 1), T0 - 1)).await.unwrap();
-    let ours = soon(site.store.enqueue(jobs("a", 1), T0 - 1)).await.unwrap();
+    let theirs = soon(other.store.enqueue(jobs("a", 1), T0 - 1)).await.unwrap().ids();
+    let ours = soon(site.store.enqueue(jobs("a", 1), T0 - 1)).await.unwrap().ids();
     assert_ne!(theirs, ours);
     assert_eq!(soon(site.store.cancel(theirs.clone(), T0)).await.unwrap(), [Acted::NotFound]);
     assert_eq!(site.store.get(theirs[0]).await.unwrap(), None);

@@ -2,20 +2,21 @@
 
 use super::{EnqueueError, Enqueuing, Options, fill, store};
 use crate::{
-    job::{Job, JobId, NewJob},
-    store::{StoreError, Tx},
+    job::{Job, NewJob},
+    store::{Enqueued, StoreError, Tx},
 };
 
 /// Jobs in one commit, unless [`EnqueueAll::atomic`] asks for all in one.
 const CHUNK: usize = 10_000;
 
 /// Many jobs on their way into a queue: [`JobQueue::enqueue_all`](crate::JobQueue::enqueue_all). Awaiting it stores
-/// them, 10,000 in a commit; each commit holds all of its jobs or none. The answer is the ids in the order of the jobs.
+/// them, 10,000 in a commit; each commit holds all of its jobs or none. The answer says of each, in their order,
+/// which job is there now and whether it is new.
 ///
 /// Every option holds for all of the jobs; a `delay` counts from the start of the first commit.
 ///
 /// # Errors
-/// [`EnqueueAllError`] says how many jobs landed before, with their ids, and why the next commit did not.
+/// [`EnqueueAllError`] says how many jobs landed before, which they are, and why the next commit did not.
 ///
 /// # Cancel safety
 /// Dropping it while it is awaited loses the answer; the commits made so far, and the one under way, stay.
@@ -47,8 +48,8 @@ impl<J: Job> EnqueueAll<'_, J> {
 }
 
 impl<'t, J: Job> IntoFuture for EnqueueAll<'t, J> {
-    type Output = Result<Vec<JobId>, EnqueueAllError>;
-    type IntoFuture = Enqueuing<'t, Vec<JobId>, EnqueueAllError>;
+    type Output = Result<Vec<Enqueued>, EnqueueAllError>;
+    type IntoFuture = Enqueuing<'t, Vec<Enqueued>, EnqueueAllError>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
@@ -66,7 +67,7 @@ impl<'t, J: Job> IntoFuture for EnqueueAll<'t, J> {
 type Fault = (Option<usize>, EnqueueError);
 
 impl<J: Job> EnqueueAll<'_, J> {
-    async fn store_into(self, landed: &mut Vec<JobId>) -> Result<(), Fault> {
+    async fn store_into(self, landed: &mut Vec<Enqueued>) -> Result<(), Fault> {
         let Self { jobs, mut options, mut tx, chunk } = self;
         let queue = options.target().map_err(|error| (None, error.into()))?;
         let template = options.template(J::TYPE, &J::DEFAULTS, &queue, queue.now());
@@ -75,13 +76,13 @@ impl<J: Job> EnqueueAll<'_, J> {
         while jobs.len() > 0 {
             let chunk = filled(&mut jobs, chunk, &template, landed.len())?;
             let expected = chunk.len();
-            let ids =
+            let enqueued =
                 store(&queue, chunk, queue.now(), tx.take()).await.map_err(|error| (None, error.into()))?;
-            if ids.len() != expected {
-                let why = format!("the store took {expected} jobs and gave {} ids", ids.len());
+            if enqueued.len() != expected {
+                let why = format!("the store took {expected} jobs and gave {} answers", enqueued.len());
                 return Err((None, StoreError::Invalid(why).into()));
             }
-            landed.extend(ids);
+            landed.extend(enqueued);
         }
         Ok(())
     }
@@ -104,8 +105,8 @@ fn filled<J: Job>(
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{} of {of} jobs were enqueued, then came{}: {error}", landed.len(), at(*index))]
 pub struct EnqueueAllError {
-    /// The ids of the first jobs, in their order: these are stored and will run.
-    pub landed: Vec<JobId>,
+    /// What became of the first jobs, in their order: these are stored and will run.
+    pub landed: Vec<Enqueued>,
     /// How many jobs there were.
     pub of: usize,
     /// The job that can't be enqueued, counted from 0, where it was one job's fault.

@@ -6,10 +6,10 @@ use super::{
     store,
 };
 use crate::{
-    job::{JobId, NewJob},
+    job::NewJob,
     queue::JobQueue,
     registry::Registry,
-    store::Tx,
+    store::{Enqueued, Tx},
     time::Millis,
 };
 use std::sync::Arc;
@@ -65,8 +65,8 @@ fn new_job(
 }
 
 impl<'t> IntoFuture for EnqueueRaw<'t> {
-    type Output = Result<JobId, EnqueueError>;
-    type IntoFuture = Enqueuing<'t, JobId>;
+    type Output = Result<Enqueued, EnqueueError>;
+    type IntoFuture = Enqueuing<'t, Enqueued>;
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { job_type, payload, mut options, tx } = self;

@@ -6,9 +6,9 @@
 use crate::{
     job::{Attempt, JobId, JobRow, NewJob, WorkerId},
     store::{
-        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker,
-        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
-        WorkerRow, admit, admit_pause,
+        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter, Life,
+        NewWorker, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError,
+        Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -117,14 +117,14 @@ impl Drop for Claiming {
 }
 
 impl Store for MemoryStore {
-    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<JobId>> {
+    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<Enqueued>> {
         if let Err(refusal) = admit(&jobs) {
             return Box::pin(ready(Err(refusal)));
         }
-        self.write(now, |tables| jobs.into_iter().map(|job| tables.insert(job, now)).collect())
+        self.write(now, |tables| jobs.into_iter().map(|job| Enqueued::new(tables.insert(job, now))).collect())
     }
 
-    fn enqueue_in<'a>(&'a self, _: Tx<'a>, _: Vec<NewJob>, _: Millis) -> Answer<'a, Vec<JobId>> {
+    fn enqueue_in<'a>(&'a self, _: Tx<'a>, _: Vec<NewJob>, _: Millis) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(ready(Err(StoreError::NoTransactions)))
     }
 

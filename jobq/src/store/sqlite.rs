@@ -26,9 +26,9 @@ use self::{
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, NewJob, WorkerId},
     store::{
-        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, NewWorker, Next,
-        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
-        WorkerRow, admit, admit_pause,
+        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
+        NewWorker, Next, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store,
+        StoreError, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -177,7 +177,7 @@ impl Drop for SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<JobId>> {
+    fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<Enqueued>> {
         if let Err(refusal) = admit(&jobs) {
             return Box::pin(ready(Err(refusal)));
         }
@@ -185,7 +185,7 @@ impl Store for SqliteStore {
         self.act(jobs.len(), move |desk| desk.enqueue(&jobs, now))
     }
 
-    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<JobId>> {
+    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<Enqueued>> {
         let Tx::Sqlite(connection) = tx;
         let (path, tag, durability) = (self.path(), self.tag, self.options.durability);
         let home = tx::Home { path, files: &self.files, tag, durability, warned: &self.warned };

@@ -1,6 +1,7 @@
 //! SIGKILL at any moment: no acknowledged job is lost, none is done by nobody, none is counted wrong.
 
 use super::*;
+use crate::Ids;
 use jobq::{AttemptOutcome, store::Life};
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ async fn a_job_that_aborts_its_process_is_dead_after_its_limit_and_the_innocent_
     let note = |n: usize| NewJob::new("note", format!(r#"{{"n":{n}}}"#));
     let mut jobs: Vec<NewJob> = (0..100).map(note).collect();
     jobs.insert(2, NewJob::new("aborts", "{}"));
-    let ids = scene.store.enqueue(jobs, SystemClock.now()).await.unwrap();
+    let ids = scene.store.enqueue(jobs, SystemClock.now()).await.unwrap().ids();
     let (mut killed, began) = (BTreeMap::new(), Instant::now());
     let mut worker = scene.worker(4);
     while ended().await < 101 {

@@ -1,5 +1,6 @@
 //! Where a law is tried: one fresh store, with bystanders in every state that no law may touch.
 
+use crate::Ids;
 use jobq::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, WorkerId},
     state::{Edge, JobState},
@@ -106,7 +107,7 @@ impl Ground {
     }
 
     pub async fn enqueue_all(&self, jobs: Vec<NewJob>, now: Millis) -> Vec<JobId> {
-        self.store.enqueue(jobs, now).await.unwrap()
+        self.store.enqueue(jobs, now).await.unwrap().ids()
     }
 
     /// A pending job without peculiarities.

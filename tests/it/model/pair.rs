@@ -176,7 +176,7 @@ impl Pair {
             (model.enqueue(jobs.clone(), self.now).await, other.enqueue(jobs, self.now).await);
         let (Ok(model), Ok(other)) = (&model, &other) else { return differ(&model, &other) };
         alike(Ok(model.len()), Ok(other.len()))?;
-        for (&model, &other) in model.iter().zip(other) {
+        for (model, other) in model.iter().zip(other).map(|(model, other)| (model.id, other.id)) {
             self.model.places.insert(model, self.jobs.len());
             self.other.places.insert(other, self.jobs.len());
             self.jobs.push((model, other));

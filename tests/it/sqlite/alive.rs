@@ -62,7 +62,7 @@ async fn siblings_in_one_process_are_alive_until_they_sign_out() {
 #[tokio::test]
 async fn a_killed_process_is_gone_at_once_and_its_jobs_are_found() {
     let site = Site::new().await;
-    let ids = soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 3), T0)).await.unwrap().ids();
     let mut child = Child::start("hold", &[site.path.to_str().unwrap(), "a", "2"]);
     let worker = WorkerId(child.expect("worker").parse().unwrap());
     child.expect("claimed 2");
@@ -84,7 +84,7 @@ async fn a_killed_process_is_gone_at_once_and_its_jobs_are_found() {
 #[tokio::test]
 async fn a_process_that_ends_well_has_signed_out() {
     let site = Site::new().await;
-    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().ids();
     let mut child = Child::start("hold", &[site.path.to_str().unwrap(), "a", "1"]);
     let worker = WorkerId(child.expect("worker").parse().unwrap());
     child.expect("claimed 1");

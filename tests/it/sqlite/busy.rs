@@ -36,7 +36,7 @@ async fn a_foreign_holder_is_named_by_its_pid() {
 async fn whoever_waits_within_its_deadline_is_served_when_the_lock_is_free() {
     let site = Site::with(|options| options.deadline(DAY)).await;
     let worker = sign_in(&site.store).await;
-    let ids = soon(site.store.enqueue(jobs("a", 4), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 4), T0)).await.unwrap().ids();
     let taken = claim(&site.store, worker, &["a"], 2).await;
     let foreign = site.raw();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -108,7 +108,7 @@ async fn what_waited_together_is_all_stored_in_its_order() {
     foreign.execute_batch("COMMIT").unwrap();
     let mut ids = Vec::new();
     for answer in waiting {
-        ids.extend(soon(answer).await.unwrap());
+        ids.extend(soon(answer).await.unwrap().ids());
     }
     assert_eq!(ids.len(), 24_000);
     assert!(ids.is_sorted(), "ids rise in the order of the calls");
@@ -159,7 +159,7 @@ async fn a_result_waits_for_the_lock_as_long_as_it_takes() {
 async fn a_claim_beside_a_held_lock_is_no_error() {
     let site = Site::with(|options| options.deadline(Duration::from_millis(50))).await;
     let worker = sign_in(&site.store).await;
-    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().ids();
     let foreign = site.raw();
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
     let wish = unanswered(wish(&site.store, standing(worker, &["a"], 1))).await;
@@ -267,7 +267,7 @@ async fn acts_of_fifty_people_beside_a_worker_and_a_foreign_writer_meet_no_lock(
     locker.expect("hogging");
     let later =
         |n: usize| NewJob { run_at: Some(T0 + HOUR * (n as i64 % 2)), ..job("drained_beside_a_lock", n) };
-    let ids = soon(site.store.enqueue((0..500).map(later).collect(), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue((0..500).map(later).collect(), T0)).await.unwrap().ids();
     let queue = jobq::JobQueue::with_store(site.store.clone(), Arc::new(jobq::SystemClock));
     let worker =
         jobq::Worker::new(&queue).jobs((drained_beside_a_lock,)).concurrency(5).start().await.unwrap();

@@ -6,7 +6,7 @@ use super::*;
 async fn a_row_that_cannot_be_claimed_does_not_hold_up_the_others() {
     let site = Site::new().await;
     let worker = sign_in(&site.store).await;
-    let ids = soon(site.store.enqueue(jobs("a", 6), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 6), T0)).await.unwrap().ids();
     site.raw()
         .execute_batch(
             r#"PRAGMA ignore_check_constraints = ON;
@@ -27,7 +27,7 @@ async fn a_row_that_cannot_be_claimed_does_not_hold_up_the_others() {
 
     // With nothing else there, a standing claim waits instead of failing, and is answered by sound work.
     let wish = unanswered(wish(&site.store, standing(worker, &["a"], 1))).await;
-    let sound = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let sound = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().ids();
     assert_eq!(soon(wish).await.unwrap().unwrap()[0].id, sound[0]);
     // Mended by hand, they run.
     let mend = "UPDATE jobs SET attempts = 0, priority = 0 WHERE payload IN ('{\"n\":0}', '{\"n\":1}') AND state = 1";
@@ -67,7 +67,7 @@ async fn an_act_that_fails_does_not_take_its_batch_mates_with_it() {
     let error = damaged.unwrap_err();
     assert!(error.to_string().contains("refused by a trigger") && !error.is_transient(), "{error:?}");
     assert_eq!(third.unwrap(), [Settled::Applied]);
-    assert_eq!(state(store, enqueued.unwrap()[0]).await, Some(JobState::Pending));
+    assert_eq!(state(store, enqueued.unwrap()[0].id).await, Some(JobState::Pending));
     assert_eq!(state(store, taken[0].id).await, Some(JobState::Completed));
     assert_eq!(state(store, taken[1].id).await, Some(JobState::Running));
     assert_eq!(state(store, taken[2].id).await, Some(JobState::Scheduled));
@@ -79,7 +79,7 @@ async fn an_act_that_fails_does_not_take_its_batch_mates_with_it() {
 async fn a_lease_that_was_set_back_does_not_keep_its_job_running() {
     let site = Site::new().await;
     let worker = sign_in(&site.store).await;
-    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+    let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0].id;
     for at in [T0, T0 + 5] {
         let taken = claim(&site.store, worker, &["a"], 1).await;
         assert_eq!((taken[0].id, taken[0].lease), (id, 1));
@@ -121,7 +121,7 @@ async fn a_beat_that_is_refused_fails_nobody_else() {
     let new = NewWorker { beat: Duration::from_millis(1), queues: "all".into() };
     let worker = soon(site.store.register(new, T0)).await.unwrap();
     for _ in 0..20 {
-        let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+        let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0].id;
         assert_eq!(claim(&site.store, worker, &["a"], 1).await[0].id, id);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -142,7 +142,7 @@ async fn a_beat_that_is_refused_fails_nobody_else() {
 async fn text_that_is_not_utf8_is_shown_listed_and_claimed() {
     let site = Site::new().await;
     let worker = sign_in(&site.store).await;
-    let ids = soon(site.store.enqueue(jobs("a", 2), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 2), T0)).await.unwrap().ids();
     site.raw()
         .execute_batch(
             r#"UPDATE jobs SET payload = CAST(x'22ff22' AS TEXT), label = CAST(x'41ff' AS TEXT),

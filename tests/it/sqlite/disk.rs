@@ -31,10 +31,10 @@ async fn a_full_disk_is_named_and_work_goes_on_when_there_is_room() {
     let Some(disk) = SmallDisk::mounted() else { return };
     let path = disk.0.path().join("app.db");
     let store = SqliteStore::open(SqliteOptions::new(&path)).await.unwrap();
-    let bystander = soon(store.enqueue(jobs("bystander", 1), T0)).await.unwrap()[0];
+    let bystander = soon(store.enqueue(jobs("bystander", 1), T0)).await.unwrap()[0].id;
     let untouched = store.get(bystander).await.unwrap();
     let worker = sign_in(&store).await;
-    let mut acknowledged = soon(store.enqueue(jobs("a", 50), T0)).await.unwrap();
+    let mut acknowledged = soon(store.enqueue(jobs("a", 50), T0)).await.unwrap().ids();
     let taken = claim(&store, worker, &["a"], 50).await;
 
     // Something else fills the disk; what is left is used up by enqueues.
@@ -44,7 +44,7 @@ async fn a_full_disk_is_named_and_work_goes_on_when_there_is_room() {
     let big = || NewJob::new("b", format!("\"{}\"", "x".repeat(60_000)));
     let refusal = loop {
         match soon(store.enqueue(vec![big()], T0)).await {
-            Ok(ids) => acknowledged.extend(ids),
+            Ok(some) => acknowledged.extend(some.ids()),
             Err(refusal) => break refusal,
         }
     };
@@ -62,7 +62,7 @@ async fn a_full_disk_is_named_and_work_goes_on_when_there_is_room() {
     std::fs::remove_file(&ballast).unwrap();
     let settled = soon(store.complete(taken.iter().map(big_result).collect(), T0)).await.unwrap();
     assert!(settled.iter().all(|answer| *answer == Settled::Applied));
-    acknowledged.extend(soon(store.enqueue(vec![big()], T0)).await.unwrap());
+    acknowledged.extend(soon(store.enqueue(vec![big()], T0)).await.unwrap().ids());
     for id in &acknowledged {
         assert!(store.get(*id).await.unwrap().is_some(), "{id} was acknowledged");
     }
@@ -78,7 +78,7 @@ async fn a_worker_on_a_full_disk_keeps_its_results_and_goes_on_when_there_is_roo
     let Some(disk) = SmallDisk::mounted() else { return };
     let path = disk.0.path().join("app.db");
     let store = Arc::new(SqliteStore::open(SqliteOptions::new(&path)).await.unwrap());
-    let bystander = soon(store.enqueue(jobs("bystander", 1), T0)).await.unwrap()[0];
+    let bystander = soon(store.enqueue(jobs("bystander", 1), T0)).await.unwrap()[0].id;
     let untouched = store.get(bystander).await.unwrap();
     let queue = jobq::JobQueue::with_store(store.clone(), Arc::new(jobq::SystemClock));
     let gate = Gate::default();

@@ -115,7 +115,7 @@ async fn visits_of_another_program_harm_nobody() {
 #[tokio::test]
 async fn what_was_acknowledged_before_a_rename_is_in_the_renamed_file() {
     let site = Site::new().await;
-    let ids = soon(site.store.enqueue(jobs("a", 5), T0)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 5), T0)).await.unwrap().ids();
     let place = site.dir.path().join("elsewhere");
     fs::create_dir(&place).unwrap();
     for suffix in ["", "-wal", "-shm"] {

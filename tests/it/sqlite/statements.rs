@@ -216,7 +216,7 @@ async fn settings_are_per_connection_and_durability_is_as_chosen() {
     assert_eq!(journal, ["wal"]);
     // Foreign keys hold on our own connection: history and output go with their row.
     let worker = sign_in(&fast).await;
-    let ids = soon(fast.enqueue(jobs("a", 1), T0)).await.unwrap();
+    let ids = soon(fast.enqueue(jobs("a", 1), T0)).await.unwrap().ids();
     let taken = claim(&fast, worker, &["a"], 1).await;
     soon(fast.fail(vec![failure(&taken[0], Next::Dead)], T0)).await.unwrap();
     assert_eq!(soon(fast.delete(ids, T0)).await.unwrap(), [Acted::Done]);

@@ -24,7 +24,7 @@ async fn enqueue_in(
     tx: impl Into<Tx<'_>>,
     jobs: Vec<NewJob>,
 ) -> Result<Vec<JobId>, StoreError> {
-    soon(store.enqueue_in(tx.into(), jobs, T0)).await
+    soon(store.enqueue_in(tx.into(), jobs, T0)).await.map(Ids::ids)
 }
 
 async fn add_user(db: &mut SqliteConnection) {
@@ -81,7 +81,7 @@ async fn what_is_rolled_back_was_never_there() {
         assert_eq!(site.store.get(id).await.unwrap(), None);
     }
     // The lane it laid went with it, and is laid again.
-    let id = soon(site.store.enqueue(jobs("a new type", 1), T0)).await.unwrap()[0];
+    let id = soon(site.store.enqueue(jobs("a new type", 1), T0)).await.unwrap()[0].id;
     let worker = sign_in(&site.store).await;
     assert_eq!(claim(&site.store, worker, &["a new type"], 5).await[0].id, id);
     site.is_well().await;
@@ -334,7 +334,7 @@ async fn every_value_is_stored_as_a_plain_enqueue_stores_it() {
     new[3].queue = "mail ü".into();
     new[4].label = Some("with a nul \0 inside".into());
     new[4].run_at = Some(T0 - HOUR);
-    let plain = soon(site.store.enqueue(new.clone(), T0)).await.unwrap();
+    let plain = soon(site.store.enqueue(new.clone(), T0)).await.unwrap().ids();
     let mut tx = pool.begin().await.unwrap();
     let in_tx = enqueue_in(&site.store, &mut tx, new.clone()).await.unwrap();
     tx.commit().await.unwrap();

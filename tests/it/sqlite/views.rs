@@ -68,7 +68,7 @@ async fn one_of_each(site: &Site) -> HashMap<&'static str, JobId> {
     for (n, word) in ["completed", "dead", "retried", "running"].into_iter().enumerate() {
         let mut new = job("report:generate", n);
         (new.priority, new.max_attempts, new.label) = (n as i16 - 2, 4, Some(format!("the {word} one")));
-        ids.insert(word, soon(store.enqueue(vec![new], T0 + n as Millis)).await.unwrap()[0]);
+        ids.insert(word, soon(store.enqueue(vec![new], T0 + n as Millis)).await.unwrap()[0].id);
         let taken = claim(store, worker, &["report:generate"], 1).await;
         let applied = match word {
             "completed" => soon(store.complete(vec![completion(&taken[0])], T0 + 999)).await,
@@ -79,7 +79,7 @@ async fn one_of_each(site: &Site) -> HashMap<&'static str, JobId> {
         assert_eq!(applied.unwrap(), [Settled::Applied]);
     }
     let later = NewJob { run_at: Some(T0 + 7 * HOUR), ..job("cleanup:old-data", 9) };
-    let new = soon(store.enqueue(vec![later, job("b", 5), job("c", 6)], T0)).await.unwrap();
+    let new = soon(store.enqueue(vec![later, job("b", 5), job("c", 6)], T0)).await.unwrap().ids();
     assert_eq!(soon(store.cancel(vec![new[2]], T0 + 4)).await.unwrap(), [Acted::Done]);
     ids.extend([("scheduled", new[0]), ("pending", new[1]), ("cancelled", new[2])]);
     ids

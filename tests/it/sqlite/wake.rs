@@ -10,7 +10,7 @@ async fn an_enqueue_of_this_process_answers_a_standing_claim() {
     let wish = unanswered(wish(&site.store, standing(worker, &["a"], 5))).await;
     soon(site.store.enqueue(jobs("unknown to it", 1), T0)).await.unwrap();
     assert!(!wish.is_finished(), "not its type");
-    let ids = soon(site.store.enqueue(jobs("a", 2), T0 + 7)).await.unwrap();
+    let ids = soon(site.store.enqueue(jobs("a", 2), T0 + 7)).await.unwrap().ids();
     let got = soon(wish).await.unwrap().unwrap();
     assert_eq!(got.iter().map(|job| job.id).collect::<Vec<_>>(), ids, "one commit: both are there");
     let row = site.store.get(ids[0]).await.unwrap().unwrap();
@@ -24,7 +24,7 @@ async fn every_edge_into_pending_answers_a_standing_claim() {
     let site = Site::new().await;
     let (store, worker) = (&site.store, sign_in(&site.store).await);
     let later = NewJob { run_at: Some(T0 + HOUR), max_attempts: 99, ..job("a", 1) };
-    let id = soon(store.enqueue(vec![later], T0)).await.unwrap()[0];
+    let id = soon(store.enqueue(vec![later], T0)).await.unwrap()[0].id;
     let mut held: Option<Claimed> = None;
     for edge in ["run_now", "fail", "snooze and promote", "release", "rescue", "dead and retry"] {
         let wish = unanswered(wish(store, standing(worker, &["a"], 5))).await;
@@ -110,7 +110,7 @@ async fn a_dropped_claim_gives_back_what_it_was_given() {
             _ = &mut wish => panic!("nothing was there"),
             _ = tokio::task::yield_now() => {}
         }
-        let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0];
+        let id = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap()[0].id;
         if round % 2 == 0 {
             // The claim was answered in the enqueue's own commit; nobody has looked at the answer yet.
             drop(wish);

@@ -1,6 +1,7 @@
 //! While one process enqueues and runs flat out, everybody else gets their turn; measured in a campaign only.
 
 use super::ground::until;
+use crate::Ids;
 use jobq::{JobFilter, JobId, JobQueue, SqliteOptions, SqliteStore, SystemClock, prelude::*};
 use std::{
     path::Path,
@@ -33,7 +34,7 @@ async fn others_wait_no_longer_than_is_promised_while_a_worker_runs_flat_out() {
     let path = dir.path().join("app.db");
     let store = SqliteStore::open(SqliteOptions::new(&path)).await.unwrap();
     let queue = JobQueue::with_store(Arc::new(store), Arc::new(SystemClock));
-    let ids = queue.enqueue_all((0..10_000).map(job)).delay(days(1)).await.unwrap();
+    let ids = queue.enqueue_all((0..10_000).map(job)).delay(days(1)).await.unwrap().ids();
     let beat = Duration::from_millis(100);
     let worker = Worker::new(&queue).jobs((passed,)).concurrency(1000).heartbeat(beat).start().await.unwrap();
 

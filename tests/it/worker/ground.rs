@@ -60,7 +60,7 @@ impl Ground {
     /// A job that no worker here knows: whatever happens, it is not to be touched.
     pub async fn bystander(&self) -> Bystander {
         let new = NewJob::new("nobody:knows", "{}");
-        let id = self.memory.enqueue(vec![new], self.clock.now()).await.unwrap()[0];
+        let id = self.memory.enqueue(vec![new], self.clock.now()).await.unwrap()[0].id;
         Bystander(self.row(id).await)
     }
 
@@ -381,7 +381,7 @@ macro_rules! rig {
                 self.call(stringify!($method), move |inner| inner.$method($($name),*))
             })*
 
-            fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<JobId>> {
+            fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<Enqueued>> {
                 self.inner.enqueue_in(tx, jobs, now)
             }
 
@@ -415,7 +415,7 @@ macro_rules! rig {
     };
 }
 rig! {
-    enqueue(jobs: Vec<NewJob>, now: i64) -> Vec<JobId>;
+    enqueue(jobs: Vec<NewJob>, now: i64) -> Vec<Enqueued>;
     promote(limit: usize, now: i64) -> usize;
     complete(ended: Vec<Completion>, now: i64) -> Vec<Settled>;
     fail(ended: Vec<Failure>, now: i64) -> Vec<Settled>;

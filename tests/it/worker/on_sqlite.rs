@@ -34,7 +34,7 @@ impl File {
 
     /// A job that no worker here knows: whatever happens, it is not to be touched.
     async fn bystander(&self, queue: &JobQueue) -> JobRow {
-        let id = queue.store().enqueue(vec![NewJob::new("nobody:knows", "{}")], 1).await.unwrap()[0];
+        let id = queue.store().enqueue(vec![NewJob::new("nobody:knows", "{}")], 1).await.unwrap()[0].id;
         queue.get(id).await.unwrap().unwrap()
     }
 

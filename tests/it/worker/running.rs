@@ -1,6 +1,7 @@
 //! How jobs run: what is claimed, in which order, how many at once, and how each kind of end is stored.
 
 use super::ground::*;
+use crate::Ids;
 use jobq::{AttemptOutcome, Backoff, JobId, JobState, Timeout, job::NewJob, prelude::*, store::Store};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +47,7 @@ async fn only_its_own_queues_are_served() {
 async fn a_row_written_under_an_old_name_of_a_job_is_run() {
     let g = ground();
     let old = NewJob::new("ground:old_name", "{}");
-    let id = g.memory.enqueue(vec![old], 0).await.unwrap()[0];
+    let id = g.memory.enqueue(vec![old], 0).await.unwrap()[0].id;
     g.worker().jobs((renamed,)).drain().await.unwrap();
     assert_eq!(g.state(id).await, JobState::Completed);
 }
@@ -316,7 +317,7 @@ async fn a_payload_that_does_not_fit_goes_through_the_retry_schedule_and_hurts_n
     let g = ground();
     let misfit = NewJob { max_attempts: 2, ..NewJob::new("ground:says", r#"{"what": 7}"#) };
     let broken = NewJob { max_attempts: 2, ..NewJob::new("ground:says", "{") };
-    let ids = g.memory.enqueue(vec![misfit, broken], 0).await.unwrap();
+    let ids = g.memory.enqueue(vec![misfit, broken], 0).await.unwrap().ids();
     let good = g.says("fine").await;
     let before = g.queue.clock().now();
     g.worker().jobs((says,)).drain().await.unwrap();

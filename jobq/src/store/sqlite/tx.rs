@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     job::{JobId, NewJob},
-    store::StoreError,
+    store::{Enqueued, StoreError},
     time::Millis,
 };
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(super) async fn enqueue_in(
     db: &mut SqliteConnection,
     jobs: &[NewJob],
     now: Millis,
-) -> Result<Vec<JobId>, StoreError> {
+) -> Result<Vec<Enqueued>, StoreError> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
@@ -54,7 +54,8 @@ pub(super) async fn enqueue_in(
         sqlx::query(sql!("enqueue_in")).bind(rows).bind(now).execute(&mut *db).await.map_err(refused)?;
     // One statement, one transaction, nobody between: the rows have consecutive numbers, in their order.
     let first = done.last_insert_rowid() - jobs.len() as i64 + 1;
-    Ok((first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag)).collect())
+    let ids = (first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag));
+    Ok(ids.map(Enqueued::new).collect())
 }
 
 fn row(job: &NewJob, now: Millis) -> Value {

@@ -4,6 +4,7 @@ use super::{Desk, sql};
 use crate::{
     job::{JobId, NewJob, Timeout},
     state::JobState,
+    store::Enqueued,
     time::{Millis, millis},
 };
 use rusqlite::CachedStatement;
@@ -45,13 +46,14 @@ impl Desk {
         &mut self,
         jobs: &Arc<Vec<NewJob>>,
         now: Millis,
-    ) -> rusqlite::Result<Vec<JobId>> {
+    ) -> rusqlite::Result<Vec<Enqueued>> {
         self.at(now);
         let first = match self.inserts.next_row {
             Some(row) => row,
             None => self.db.prepare_cached(sql!("next_row"))?.query_row([], |row| row.get(0))?,
         };
-        let ids = (first..).zip(&**jobs).map(|(row, _)| JobId::compose(now, row, self.tag)).collect();
+        let ids = (first..).zip(&**jobs).map(|(row, _)| JobId::compose(now, row, self.tag));
+        let enqueued = ids.map(Enqueued::new).collect();
         self.inserts.next_row = Some(first + jobs.len() as i64);
         self.inserts.waiting.push((jobs.clone(), now));
         self.inserts.jobs += jobs.len();
@@ -59,7 +61,7 @@ impl Desk {
         if self.inserts.jobs >= GATHERED || self.inserts.bytes >= GATHERED_BYTES {
             self.lay()?;
         }
-        Ok(ids)
+        Ok(enqueued)
     }
 
     /// Lays what was gathered.
