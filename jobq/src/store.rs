@@ -252,6 +252,21 @@ pub struct Claim {
     pub standing: bool,
 }
 
+/// What of the store's side tables a job is tied to, told by its claim and handed back by its settle: a settle looks
+/// at nothing that the job is not tied to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// Limits count it: its end may let another job start.
+    pub limited: bool,
+}
+
+impl Ties {
+    /// Tied to nothing.
+    pub const NONE: Self = Self { limited: false };
+    /// Tied to whatever there is, for who does not know.
+    pub const ALL: Self = Self { limited: true };
+}
+
 /// A job that was just claimed: everything that running it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
@@ -277,6 +292,8 @@ pub struct Claimed {
     pub timeout: Option<Timeout>,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
+    /// What its settle has to look at.
+    pub ties: Ties,
 }
 
 /// An attempt that succeeded.
@@ -288,6 +305,8 @@ pub struct Completion {
     pub lease: Lease,
     /// JSON text of the output; `None` for `()`.
     pub result: Option<String>,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// What becomes of a job whose attempt failed.
@@ -316,6 +335,8 @@ pub struct Failure {
     pub error: String,
     /// What becomes of the job.
     pub next: Next,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// An attempt whose handler asked for a later time.
@@ -327,6 +348,8 @@ pub struct Snooze {
     pub lease: Lease,
     /// When to run it again.
     pub run_at: Millis,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// A job given back by a worker that stops.
@@ -336,6 +359,8 @@ pub struct Release {
     pub id: JobId,
     /// The right to it.
     pub lease: Lease,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// A job taken from a lost worker.
@@ -349,6 +374,8 @@ pub struct Rescue {
     pub error: String,
     /// What becomes of the job; never [`Next::Cancelled`].
     pub next: Next,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// What became of one fenced write out of `running`.
@@ -566,6 +593,8 @@ pub struct Running {
     pub max_attempts: u32,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
+    /// What its settle has to look at.
+    pub ties: Ties,
 }
 
 /// A worker on its way into a store.

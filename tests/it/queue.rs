@@ -144,9 +144,20 @@ impl Bench {
         let (id, lease) = (claimed.id, claimed.lease);
         let outcome = jobq::AttemptOutcome::Failed;
         let settled = match state {
-            JobState::Completed => store.complete(vec![Completion { id, lease, result: None }], now).await,
+            JobState::Completed => {
+                store
+                    .complete(vec![Completion { id, lease, result: None, ties: jobq::store::Ties::ALL }], now)
+                    .await
+            }
             JobState::Dead => {
-                let failure = Failure { id, lease, outcome, error: "no".into(), next: Next::Dead };
+                let failure = Failure {
+                    id,
+                    lease,
+                    outcome,
+                    error: "no".into(),
+                    next: Next::Dead,
+                    ties: jobq::store::Ties::ALL,
+                };
                 store.fail(vec![failure], now).await
             }
             _ => return,

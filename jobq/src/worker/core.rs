@@ -130,14 +130,15 @@ impl Batch {
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
 
-    fn push(&mut self, id: JobId, lease: Lease, verdict: Verdict) {
+    fn push(&mut self, job: &Claimed, verdict: Verdict) {
+        let &Claimed { id, lease, ties, .. } = job;
         match verdict {
-            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result }),
+            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, ties }),
             Verdict::Fail { outcome, error, next } => {
-                self.failures.push(Failure { id, lease, outcome, error, next });
+                self.failures.push(Failure { id, lease, outcome, error, next, ties });
             }
-            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at }),
-            Verdict::Release => self.releases.push(Release { id, lease }),
+            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at, ties }),
+            Verdict::Release => self.releases.push(Release { id, lease, ties }),
             Verdict::Forget => {}
         }
     }
@@ -312,7 +313,7 @@ impl Core {
             let same = latest.filter(|entry| *entry.job_type == *job.job_type);
             latest = same.or_else(|| self.known.get(&job.job_type));
             let Some(entry) = latest.filter(|_| wish.claims()) else {
-                floor.outbox.push(job.id, job.lease, Verdict::Release);
+                floor.outbox.push(&job, Verdict::Release);
                 given_back = true;
                 continue;
             };
@@ -343,7 +344,7 @@ impl Core {
                 floor.stuck_threads -= usize::from(!entry.blocking);
                 return;
             }
-            floor.outbox.push(job.id(), job.lease(), verdict);
+            floor.outbox.push(job.job(), verdict);
         }
         self.room.notify_one();
         if forgotten {
@@ -403,7 +404,7 @@ impl Core {
         let mut floor = self.floor();
         let stuck = floor.held.take_all();
         for held in &stuck {
-            floor.outbox.push(held.id(), held.lease(), Verdict::Release);
+            floor.outbox.push(held.orders.job(), Verdict::Release);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);

@@ -4,7 +4,7 @@ use super::core::{Batch, Core, Stop, is_final, while_it_grows};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
     maintenance::{answered, trouble_wait},
-    store::{Answer, Completion, Failure, Next, Release, Settled, Snooze, Store},
+    store::{Answer, Completion, Failure, Next, Release, Settled, Snooze, Store, Ties},
     time::Millis,
 };
 use std::{
@@ -49,6 +49,7 @@ async fn write(core: &Core, batch: &Batch) {
 trait End: Clone + Send + 'static {
     fn id(&self) -> JobId;
     fn lease(&self) -> Lease;
+    fn ties(&self) -> Ties;
     /// The edge of this kind.
     fn store(store: &dyn Store, ends: Vec<Self>, now: Millis) -> Answer<'_, Vec<Settled>>;
 }
@@ -61,6 +62,9 @@ macro_rules! end {
             }
             fn lease(&self) -> Lease {
                 self.lease
+            }
+            fn ties(&self) -> Ties {
+                self.ties
             }
             fn store(store: &dyn Store, ends: Vec<Self>, now: Millis) -> Answer<'_, Vec<Settled>> {
                 store.$method(ends, now)
@@ -145,8 +149,14 @@ fn count<E: End>(core: &Core, ends: &[E], settled: &[Settled], counter: &AtomicU
 async fn refused<E: End>(core: &Core, end: &E, now: Millis) {
     let error = "its end could not be stored: the store does not take it as it is".to_owned();
     tracing::error!(id = %end.id(), lease = end.lease(), "{error}; the job is dead");
-    let outcome = AttemptOutcome::Failed;
-    let failure = Failure { id: end.id(), lease: end.lease(), outcome, error, next: Next::Dead };
+    let failure = Failure {
+        id: end.id(),
+        lease: end.lease(),
+        outcome: AttemptOutcome::Failed,
+        error,
+        next: Next::Dead,
+        ties: end.ties(),
+    };
     if !store_until_taken(core, &[failure], now, &core.counters.failed).await {
         tracing::error!(id = %end.id(), lease = end.lease(), "nor can that be stored; the job stays running until its worker is gone");
     }

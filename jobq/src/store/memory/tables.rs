@@ -5,7 +5,7 @@ use crate::{
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, WorkerRow,
+        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -177,9 +177,9 @@ impl Tables {
 
     /// Releases what was claimed for somebody who no longer listens.
     pub(super) fn give_back(&mut self, undelivered: &[Claimed]) {
-        for Claimed { id, lease, .. } in undelivered {
-            let now = self.find(*id).map_or(0, |job| job.updated_at);
-            self.release(Release { id: *id, lease: *lease }, now);
+        for &Claimed { id, lease, ties, .. } in undelivered {
+            let now = self.find(id).map_or(0, |job| job.updated_at);
+            self.release(Release { id, lease, ties }, now);
         }
     }
 
@@ -506,6 +506,7 @@ fn claimed(job: &JobRow) -> Claimed {
         run_at: job.run_at,
         timeout: job.timeout,
         backoff: job.backoff,
+        ties: Ties::NONE,
     }
 }
 
@@ -518,6 +519,7 @@ fn running(job: &JobRow) -> Option<Running> {
         attempt: job.attempts,
         max_attempts: job.max_attempts,
         backoff: job.backoff,
+        ties: Ties::NONE,
     })
 }
 

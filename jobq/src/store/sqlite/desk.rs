@@ -20,7 +20,7 @@ use super::alive::{BOOT, SideCar};
 use crate::{
     job::{AttemptOutcome, JobId, Lease, MAX_ERROR, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, Completion, NewWorker, Next, Pause, Paused, Retention, Settled},
+    store::{Acted, Completion, NewWorker, Next, Pause, Paused, Retention, Settled, Ties},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -56,6 +56,7 @@ pub(super) struct Leave {
     pub(super) error: Option<String>,
     /// `None`: due as before.
     pub(super) next: Option<Next>,
+    pub(super) ties: Ties,
 }
 
 /// One statement per act; see the files.
@@ -149,6 +150,7 @@ impl Desk {
                 && update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now])?
                     == 1;
             self.touched |= applied;
+            self.stirred |= applied && end.ties.limited;
             answers.push(match applied {
                 true => Settled::Applied,
                 false => {
@@ -182,7 +184,7 @@ impl Desk {
         let leave = params![id, lease, state.code(), run_at, given_back, error, now];
         self.db.prepare_cached(sql!("leave"))?.execute(leave)?;
         self.forget(id, lease)?;
-        self.stirred |= state == JobState::Pending;
+        self.stirred |= state == JobState::Pending || end.ties.limited;
         self.touched = true;
         Ok(Settled::Applied)
     }

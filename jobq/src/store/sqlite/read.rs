@@ -8,7 +8,7 @@ use super::{
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, WorkerId},
     state::JobState,
-    store::{Answer, Count, Due, JobFilter, Pause, Retention, Running, StoreError, WorkerRow},
+    store::{Answer, Count, Due, JobFilter, Pause, Retention, Running, StoreError, Ties, WorkerRow},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -202,6 +202,7 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
                 attempt: row.get(5)?,
                 max_attempts: row.get(6)?,
                 backoff: backoff(text(row, 7)?),
+                ties: Ties::NONE,
             })
         })?;
         found.extend(rows.collect::<Result<Vec<_>, _>>()?);
