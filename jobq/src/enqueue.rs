@@ -28,20 +28,22 @@
 //! ```
 
 use crate::{
-    job::{Job, JobId, MAX_PAYLOAD, NewJob},
+    job::{Job, MAX_PAYLOAD, NewJob},
     queue::{BadName, JobQueue, NoQueue},
     registry::{DecodeError, RegistryError},
-    store::{Enqueued, Landed, StoreError, Tx},
+    store::{Enqueued, StoreError, Tx},
     time::Millis,
 };
-use std::{fmt, future::Future, marker::PhantomData, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 mod function;
+mod handle;
 mod many;
 mod options;
 mod raw;
 
 pub use function::{Call, EnqueueExt, JobFn, JobSet};
+pub use handle::JobHandle;
 pub use many::{EnqueueAll, EnqueueAllError};
 use options::{Options, fill};
 pub use raw::EnqueueRaw;
@@ -89,7 +91,7 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
             let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
             drop(job);
             let enqueued = only(store(&queue, vec![new], now, tx).await?)?;
-            Ok(JobHandle { enqueued, job: PhantomData })
+            Ok(JobHandle::new(queue, enqueued))
         })
     }
 }
@@ -112,53 +114,6 @@ fn only(enqueued: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
         .first()
         .copied()
         .ok_or_else(|| StoreError::Invalid("the store took the job and gave no answer".into()))
-}
-
-/// A stored job, known by its type.
-pub struct JobHandle<J> {
-    enqueued: Enqueued,
-    job: PhantomData<fn() -> J>,
-}
-
-impl<J> JobHandle<J> {
-    /// The job's name.
-    pub fn id(&self) -> JobId {
-        self.enqueued.id
-    }
-
-    /// Whether the enqueue added this job; else it was there and holds the unique key.
-    pub fn is_new(&self) -> bool {
-        self.enqueued.is_new()
-    }
-
-    /// How the enqueue landed: in a new job, in one that was there, or in one that was there and took something over.
-    pub fn landed(&self) -> Landed {
-        self.enqueued.landed
-    }
-}
-
-impl<J> Clone for JobHandle<J> {
-    fn clone(&self) -> Self {
-        Self { enqueued: self.enqueued, job: PhantomData }
-    }
-}
-
-impl<J> From<&JobHandle<J>> for JobId {
-    fn from(handle: &JobHandle<J>) -> Self {
-        handle.id()
-    }
-}
-
-impl<J> From<JobHandle<J>> for JobId {
-    fn from(handle: JobHandle<J>) -> Self {
-        handle.id()
-    }
-}
-
-impl<J: Job> fmt::Debug for JobHandle<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobHandle({} {})", J::TYPE, self.id())
-    }
 }
 
 impl JobQueue {

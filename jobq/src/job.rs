@@ -87,6 +87,17 @@ impl<T: Send + 'static, E: Send + 'static> Return for Result<T, E> {
 /// The typed output of job `J`.
 pub type Output<J> = <<J as Job>::Return as Return>::Output;
 
+/// An output that can be read back from its JSON, so that others can wait for it.
+#[diagnostic::on_unimplemented(
+    message = "the output `{Self}` can't be read back from its JSON, so nobody can wait for it",
+    label = "this job's output is not `Deserialize`",
+    note = "derive `serde::Deserialize` on `{Self}`; its fields then own what they hold"
+)]
+pub trait Readable: DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned> Readable for T {}
+
 /// How long one attempt may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {

@@ -41,6 +41,7 @@
 //! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
+//! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
 //! - what a job may know and say: [`JobContext`], [`JobError`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
@@ -73,7 +74,7 @@ pub use enqueue::{
     JobSet,
 };
 pub use job::{Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, Timeout, WorkerId};
-pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, Pausing, QueueError, spawn};
+pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, Pausing, QueueError, Wait, WaitError, spawn};
 pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
 pub use state::JobState;

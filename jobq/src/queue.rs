@@ -31,6 +31,7 @@ use std::{fmt, sync::Arc};
 mod current;
 mod open;
 mod pausing;
+mod results;
 
 pub(crate) use current::worker_here;
 pub use current::{NoQueue, spawn};
@@ -38,6 +39,8 @@ use open::Settings;
 pub(crate) use open::environment;
 pub use open::{EnvError, JobQueueOptions};
 pub use pausing::Pausing;
+use results::Lobby;
+pub use results::{Wait, WaitError};
 
 /// A handle to a queue of jobs in a store. Cloning it is cheap and gives the same queue.
 #[derive(Clone)]
@@ -47,13 +50,18 @@ struct Inner {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    lobby: Arc<Lobby>,
 }
 
 impl JobQueue {
     /// A queue on any store, with the default settings.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let settings = Settings::default();
-        Self(Arc::new(Inner { store, clock, settings }))
+        Self::of(store, clock, settings)
+    }
+
+    fn of(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self(Arc::new(Inner { store, clock, settings, lobby: Arc::default() }))
     }
 
     /// Settings for a queue that is to be opened.

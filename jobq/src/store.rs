@@ -11,7 +11,7 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use std::{fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{any::Any, fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 pub mod memory;
@@ -88,6 +88,9 @@ pub trait Store: Send + Sync + 'static {
     /// One job.
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>>;
 
+    /// How these jobs ended, as far as they have; in the order given, `None` for a job that is not there.
+    fn outcomes(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Outcome>>>;
+
     /// The attempts of one job, first to latest; empty for an unknown job.
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>>;
 
@@ -119,8 +122,11 @@ pub trait Store: Send + Sync + 'static {
     fn bury(&self, workers: Vec<WorkerId>, now: Millis) -> Answer<'_, ()>;
 
     /// A counter that rises when rows were added or moved: the cue to look at [`due`](Self::due) again. Commits of others
-    /// are seen while a claim stands here, or with the next write of this store.
+    /// are seen while a claim stands here or somebody [`attend`](Self::attend)s, or with the next write of this store.
     fn changed(&self) -> watch::Receiver<u64>;
+
+    /// While the answer lives, commits of others make [`changed`](Self::changed) rise as they come.
+    fn attend(&self) -> Attention;
 
     /// What this store is, for logs and errors: kind, full path, versions, durability.
     fn describe(&self) -> String;
@@ -398,6 +404,38 @@ pub enum Acted {
     WrongState(JobState),
     /// No such job in this store.
     NotFound,
+}
+
+/// Where a job stands, and how it ended where it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The stored name of its function.
+    pub job_type: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// Counted starts since the last retry.
+    pub attempts: u32,
+    /// JSON text of what the function returned; only of a completed job, and `None` for `()`.
+    pub result: Option<String>,
+    /// Why the latest attempt failed; only of a dead or cancelled job.
+    pub error: Option<String>,
+}
+
+/// Somebody's wish to hear of the commits of others: [`Store::attend`].
+#[must_use = "it ends when it is dropped"]
+pub struct Attention(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Any + Send>);
+
+impl Attention {
+    /// One that ends with the drop of `guard`.
+    pub fn new(guard: impl Any + Send) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+impl fmt::Debug for Attention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attention")
+    }
 }
 
 /// How long finished jobs are kept; `None`: for ever.

@@ -6,6 +6,7 @@ mod fence;
 mod ground;
 mod history;
 mod list;
+mod outcomes;
 mod pausing;
 mod people;
 mod standing;

@@ -8,8 +8,9 @@ use jobq::{
     job::{Defaults, MAX_PAYLOAD, NewJob},
     prelude::*,
     store::{
-        Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next, Pause, Paused,
-        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx, WorkerRow,
+        Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next,
+        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
+        WorkerRow,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -656,6 +657,7 @@ impl Store for Counted {
         resume(what: Paused, now: i64) -> bool;
         pauses() -> Vec<Pause>;
         get(id: JobId) -> Option<JobRow>;
+        outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
         attempts(id: JobId) -> Vec<jobq::Attempt>;
         list(filter: JobFilter) -> Vec<JobRow>;
         counts() -> Vec<Count>;
@@ -676,6 +678,10 @@ impl Store for Counted {
 
     fn changed(&self) -> tokio::sync::watch::Receiver<u64> {
         self.memory.changed()
+    }
+
+    fn attend(&self) -> Attention {
+        self.memory.attend()
     }
 
     fn describe(&self) -> String {

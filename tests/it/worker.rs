@@ -5,6 +5,7 @@ mod ground;
 mod lost;
 mod on_sqlite;
 mod people;
+mod results;
 mod running;
 mod starting;
 mod stopping;

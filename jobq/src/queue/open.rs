@@ -1,6 +1,6 @@
 //! How a queue is opened: settings, files, the environment.
 
-use super::{Inner, JobQueue, QueueError};
+use super::{JobQueue, QueueError};
 use crate::{
     store::{
         Retention, Store,
@@ -216,7 +216,7 @@ impl JobQueueOptions {
     pub fn with_store(self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<JobQueue, QueueError> {
         let settings = self.settings;
         settings.check()?;
-        Ok(JobQueue(Arc::new(Inner { store, clock, settings })))
+        Ok(JobQueue::of(store, clock, settings))
     }
 }
 

@@ -6,9 +6,9 @@
 use crate::{
     job::{Attempt, JobId, JobRow, NewJob, WorkerId},
     store::{
-        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter, Life,
-        NewWorker, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError,
-        Tx, WorkerRow, admit, admit_pause,
+        Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
+        JobFilter, Life, NewWorker, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled,
+        Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -201,6 +201,10 @@ impl Store for MemoryStore {
         self.read(|tables| tables.get(id))
     }
 
+    fn outcomes(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Outcome>>> {
+        self.read(|tables| ids.into_iter().map(|id| tables.outcome(id)).collect())
+    }
+
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
         self.read(|tables| tables.attempts(id))
     }
@@ -241,6 +245,11 @@ impl Store for MemoryStore {
 
     fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
+    }
+
+    /// Nobody else commits here.
+    fn attend(&self) -> Attention {
+        Attention::new(())
     }
 
     fn describe(&self) -> String {

@@ -20,15 +20,15 @@ use self::{
     inbox::{Inbox, Message},
     options::{explain, full_path, retry_while_busy},
     read::Readers,
-    wake::Gate,
+    wake::{Gate, Listener},
     writer::Writer,
 };
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, NewJob, WorkerId},
     store::{
-        Acted, Answer, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
-        NewWorker, Next, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store,
-        StoreError, Tx, WorkerRow, admit, admit_pause,
+        Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
+        JobFilter, NewWorker, Next, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled,
+        Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -58,6 +58,7 @@ pub struct SqliteStore {
     sentry: Readers,
     changed: watch::Receiver<u64>,
     side_car: Arc<SideCar>,
+    gate: Arc<Gate>,
     tag: u32,
     files: Mutex<Files>,
     options: SqliteOptions,
@@ -121,7 +122,7 @@ impl SqliteStore {
             myself: to_writer.clone(),
             changed: changes,
             watcher: wake::watch(&path, gate.clone(), to_writer.clone()),
-            gate,
+            gate: gate.clone(),
             state: Default::default(),
         };
         thread::Builder::new().name("jobq-write".into()).spawn(move || writer.run()).map_err(io)?;
@@ -133,7 +134,7 @@ impl SqliteStore {
         );
         let inbox = Inbox::new(to_writer);
         let (files, warned) = (Mutex::new(files), AtomicBool::new(false));
-        Ok(Self { inbox, readers, sentry, changed, side_car, tag, files, options, warned })
+        Ok(Self { inbox, readers, sentry, changed, side_car, gate, tag, files, options, warned })
     }
 
     /// The database's full path.
@@ -314,6 +315,11 @@ impl Store for SqliteStore {
         self.read(move |db| read::get(db, tag, id))
     }
 
+    fn outcomes(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Outcome>>> {
+        let tag = self.tag;
+        self.sentry.read(move |db| read::outcomes(db, tag, &ids))
+    }
+
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
         let tag = self.tag;
         self.read(move |db| read::attempts(db, tag, id))
@@ -362,6 +368,10 @@ impl Store for SqliteStore {
 
     fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
+    }
+
+    fn attend(&self) -> Attention {
+        Attention::new(Listener::new(self.gate.clone(), self.inbox.to_writer.clone()))
     }
 
     fn describe(&self) -> String {

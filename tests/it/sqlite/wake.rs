@@ -152,3 +152,19 @@ async fn a_withdrawn_claim_is_answered_with_nothing() {
     assert_eq!(soon(stays).await.unwrap().unwrap().len(), 1);
     site.is_well().await;
 }
+
+#[tokio::test]
+async fn commits_of_another_connection_are_heard_of_by_who_attends_and_has_no_claim() {
+    let site = Site::new().await;
+    let (mut changed, attention) = (site.store.changed(), site.store.attend());
+    let other = site.raw();
+    other.execute("CREATE TABLE theirs (round INTEGER)", []).unwrap();
+    for round in 0..5 {
+        changed.mark_unchanged();
+        other.execute("INSERT INTO theirs VALUES (?1)", [round]).unwrap();
+        let rose = tokio::time::timeout(Duration::from_secs(30), changed.changed()).await;
+        rose.unwrap_or_else(|_| panic!("no cue within 30 s in round {round}")).unwrap();
+    }
+    drop(attention);
+    site.is_well().await;
+}

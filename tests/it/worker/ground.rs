@@ -294,6 +294,7 @@ pub struct Rigged {
     faults: Arc<Mutex<HashMap<&'static str, Fault>>>,
     forgets: Arc<AtomicBool>,
     withdrawn: Arc<Notify>,
+    calls: Arc<Mutex<HashMap<&'static str, usize>>>,
 }
 
 #[derive(Clone)]
@@ -318,7 +319,8 @@ pub fn busy() -> StoreError {
 
 impl Rigged {
     fn over(inner: MemoryStore) -> Self {
-        Self { inner, faults: Arc::default(), forgets: Arc::default(), withdrawn: Arc::default() }
+        let (forgets, withdrawn) = Default::default();
+        Self { inner, faults: Arc::default(), forgets, withdrawn, calls: Arc::default() }
     }
 
     /// The next claim is not served, whatever work comes; it is answered when it is withdrawn.
@@ -329,6 +331,11 @@ impl Rigged {
     /// Whether such a claim is standing, or has been.
     pub fn has_forgotten(&self) -> bool {
         !self.forgets.load(Ordering::SeqCst)
+    }
+
+    /// How often this method was called.
+    pub fn calls(&self, method: &str) -> usize {
+        self.calls.lock().unwrap().get(method).copied().unwrap_or(0)
     }
 
     pub fn fail(&self, method: &'static str, error: StoreError) {
@@ -357,6 +364,7 @@ impl Rigged {
         method: &'static str,
         work: impl FnOnce(&'a MemoryStore) -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
+        *self.calls.lock().unwrap().entry(method).or_default() += 1;
         let fault = self.faults.lock().unwrap().get(method).cloned();
         match fault {
             None => work(&self.inner),
@@ -409,6 +417,10 @@ macro_rules! rig {
                 self.inner.changed()
             }
 
+            fn attend(&self) -> Attention {
+                self.inner.attend()
+            }
+
             fn describe(&self) -> String {
                 self.inner.describe()
             }
@@ -432,6 +444,7 @@ rig! {
     resume(what: Paused, now: i64) -> bool;
     pauses() -> Vec<Pause>;
     get(id: JobId) -> Option<JobRow>;
+    outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
     attempts(id: JobId) -> Vec<Attempt>;
     list(filter: JobFilter) -> Vec<JobRow>;
     counts() -> Vec<Count>;

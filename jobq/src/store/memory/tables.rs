@@ -5,7 +5,7 @@ use crate::{
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
+        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -332,6 +332,18 @@ impl Tables {
         let holder =
             job.worker.filter(|_| job.state == JobState::Running).and_then(|id| self.workers.get(&id));
         JobRow { heartbeat_at: holder.map(|worker| worker.heartbeat_at), ..job.clone() }
+    }
+
+    pub(super) fn outcome(&self, id: JobId) -> Option<Outcome> {
+        let job = self.jobs.get(&id.row()).filter(|job| job.id == id)?;
+        let failed = matches!(job.state, JobState::Dead | JobState::Cancelled);
+        Some(Outcome {
+            job_type: job.job_type.clone(),
+            state: job.state,
+            attempts: job.attempts,
+            result: job.result.clone(),
+            error: job.error.clone().filter(|_| failed),
+        })
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Vec<Attempt> {

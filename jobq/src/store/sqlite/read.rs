@@ -8,7 +8,7 @@ use super::{
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, WorkerId},
     state::JobState,
-    store::{Answer, Count, Due, JobFilter, Pause, Retention, Running, StoreError, Ties, WorkerRow},
+    store::{Answer, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Ties, WorkerRow},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -119,6 +119,26 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         result: text(row, 22)?,
         error: text(row, 23)?,
     })
+}
+
+pub(super) fn outcomes(db: &Connection, tag: u32, ids: &[JobId]) -> rusqlite::Result<Vec<Option<Outcome>>> {
+    // One snapshot for all: taking one is dearer than a look.
+    let snapshot = db.unchecked_transaction()?;
+    let mut look = snapshot.prepare_cached(sql!("outcome"))?;
+    let outcome = |row: &Row<'_>| {
+        Ok(Outcome {
+            job_type: row.get(0)?,
+            state: JobState::from_code(row.get(1)?).unwrap_or(JobState::Dead),
+            attempts: row.get(2)?,
+            result: text(row, 3)?,
+            error: text(row, 4)?,
+        })
+    };
+    let mut found = |id: &JobId| match id.tag() == tag {
+        true => look.query_row(params![id.row(), id.created_at()], outcome).optional(),
+        false => Ok(None),
+    };
+    ids.iter().map(&mut found).collect()
 }
 
 pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Vec<Attempt>> {

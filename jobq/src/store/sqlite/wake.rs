@@ -1,14 +1,14 @@
 //! Wake-up by other connections' commits: the kernel tells when the -wal file is written.
 //!
 //! It tells before the commit can be seen, and it tells of our own commits too, so an event only makes the writing
-//! thread look at `PRAGMA data_version` again, a few times within 50 ms.
+//! thread look at `PRAGMA data_version` again, a few times within 200 ms.
 
 use super::{files::beside, inbox::Message};
 use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::Sender,
     },
     thread,
@@ -18,16 +18,41 @@ use std::{
 /// What the watching thread and the writing thread say to each other.
 #[derive(Default)]
 pub(super) struct Gate {
-    /// A claim stands unanswered, so events matter.
+    /// A claim stands unanswered or somebody listens, so events matter.
     pub(super) hungry: AtomicBool,
     /// An event was sent and not yet looked at.
     pub(super) poked: AtomicBool,
+    /// Who wants to hear of other connections' commits beside the claims.
+    pub(super) listeners: AtomicUsize,
     /// The store is closing.
     pub(super) closed: AtomicBool,
 }
 
-/// After an event, `data_version` is read at these times.
-pub(super) const LOOKS: [Duration; 9] = [
+/// Somebody who wants to hear of other connections' commits.
+pub(super) struct Listener {
+    gate: Arc<Gate>,
+    to_writer: Sender<Message>,
+}
+
+impl Listener {
+    pub(super) fn new(gate: Arc<Gate>, to_writer: Sender<Message>) -> Self {
+        gate.listeners.fetch_add(1, Ordering::AcqRel);
+        // The writing thread looks once, for what came before, and takes up the new timers.
+        to_writer.send(Message::Poke).ok();
+        Self { gate, to_writer }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.gate.listeners.fetch_sub(1, Ordering::AcqRel);
+        self.to_writer.send(Message::Poke).ok();
+    }
+}
+
+/// After an event, `data_version` is read at these times: as a rule the first or second tells; the last ones are for a
+/// disk that takes its time with the commit.
+pub(super) const LOOKS: [Duration; 11] = [
     Duration::ZERO,
     Duration::from_micros(200),
     Duration::from_micros(500),
@@ -37,6 +62,8 @@ pub(super) const LOOKS: [Duration; 9] = [
     Duration::from_millis(10),
     Duration::from_millis(20),
     Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
 ];
 
 /// Starts the watching thread; `None` where the system has no file notification, or no more of it to give.

@@ -39,7 +39,7 @@ const COURTESY: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_micros(200);
 /// How long a foreign commit counts as "others write to the file".
 const COMPANY: Duration = Duration::from_secs(2);
-/// How often an unanswered claim is tried again whatever the notifications say.
+/// How often a commit of others is looked for, and an unanswered claim tried again, whatever the notifications say.
 const SAFETY: Duration = Duration::from_millis(500);
 /// The same where there are no notifications.
 const WITHOUT_WATCH: Duration = Duration::from_millis(20);
@@ -113,7 +113,7 @@ impl Writer {
     /// Waits for a message or a timer, then takes all messages that are there.
     fn gather(&mut self) {
         self.state.wants.retain(|want| !want.reply.is_closed());
-        let hungry = !self.state.wants.is_empty();
+        let hungry = self.is_hungry();
         if self.gate.hungry.swap(hungry, Ordering::AcqRel) != hungry
             && let Some(watcher) = self.watcher.as_ref().filter(|_| hungry)
         {
@@ -179,8 +179,8 @@ impl Writer {
         let now = Instant::now();
         let beat = self.state.beats.iter().map(|(.., next)| *next).min();
         let look = self.state.looking.and_then(|(began, made)| Some(began + *LOOKS.get(made)?));
-        let safety = (!self.state.wants.is_empty())
-            .then(|| now + if self.watcher.is_some() { SAFETY } else { WITHOUT_WATCH });
+        let safety =
+            self.is_hungry().then(|| now + if self.watcher.is_some() { SAFETY } else { WITHOUT_WATCH });
         let next = [beat, look, safety].into_iter().flatten().min();
         next.map_or(Duration::from_secs(3600), |next| next.saturating_duration_since(now))
     }
@@ -193,9 +193,14 @@ impl Writer {
         }
     }
 
+    /// Whether commits of other connections are to be heard of.
+    fn is_hungry(&self) -> bool {
+        !self.state.wants.is_empty() || self.gate.listeners.load(Ordering::Acquire) > 0
+    }
+
     /// Sees whether another connection has committed, which may have brought work for an unanswered claim.
     fn look_for_foreign_commits(&mut self) {
-        if self.state.wants.is_empty() {
+        if !self.is_hungry() {
             self.state.looking = None;
             return;
         }
