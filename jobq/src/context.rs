@@ -1,10 +1,13 @@
-//! JobContext: what a running job may ask about itself, and the line on which its worker tells it to stop.
+//! JobContext: what a running job may ask and tell, and the line on which its worker tells it to stop.
 
 use crate::{
-    job::{JobId, Lease},
-    store::Claimed,
+    job::{JobId, Lease, LogLevel, line},
+    store::{Claimed, Note, Store},
+    time::Clock,
 };
+use news::News;
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,6 +15,10 @@ use std::{
     task::{Context, Waker},
 };
 use tokio::sync::Notify;
+
+mod news;
+
+pub use news::Amount;
 
 /// The job that runs, seen from inside. A parameter `ctx: &JobContext` of a job function is given one.
 #[derive(Clone, Debug)]
@@ -39,10 +46,26 @@ pub enum Order {
     Drop,
 }
 
+/// Where running jobs of one worker turn to: its store, its clock, and the bell that says that one has news.
+pub(crate) struct Office {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bell: Notify,
+}
+
+impl fmt::Debug for Office {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Office").field(&self.store.describe()).finish()
+    }
+}
+
 /// A job that runs: all that its handler, its executor and its worker share, in one allocation.
 #[derive(Debug)]
 struct Running {
     job: Claimed,
+    /// `None`: no worker runs it.
+    office: Option<Arc<Office>>,
+    news: News,
     fired: AtomicBool,
     waiting: Notify,
     order: Mutex<(Order, Option<Waker>)>,
@@ -94,6 +117,16 @@ impl Orders {
         &self.0.job
     }
 
+    /// Takes the job's news since the last time.
+    pub(crate) fn take_news(&self, notes: &mut Vec<Note>) {
+        self.0.news.take(&self.0.job, false, notes);
+    }
+
+    /// Takes the job's last news; whatever it says later is not heard.
+    pub(crate) fn take_last_news(&self, notes: &mut Vec<Note>) {
+        self.0.news.take(&self.0.job, true, notes);
+    }
+
     /// Whether they go to the attempt of this context.
     pub(crate) fn reach(&self, ctx: &JobContext) -> bool {
         Arc::ptr_eq(&self.0, &ctx.0)
@@ -117,10 +150,22 @@ impl Running {
 }
 
 impl JobContext {
-    /// The context of a claimed job, and the switch that cancels it.
+    /// The context of a claimed job that no worker runs, and the switch that cancels it: what the job tells of itself
+    /// goes nowhere.
     pub fn new(job: Claimed) -> (Self, CancelSwitch) {
+        Self::made(job, None)
+    }
+
+    /// The context of a job that a worker runs.
+    pub(crate) fn in_office(job: Claimed, office: &Arc<Office>) -> (Self, CancelSwitch) {
+        Self::made(job, Some(office.clone()))
+    }
+
+    fn made(job: Claimed, office: Option<Arc<Office>>) -> (Self, CancelSwitch) {
         let running = Arc::new(Running {
             job,
+            office,
+            news: News::default(),
             fired: AtomicBool::new(false),
             waiting: Notify::new(),
             order: Mutex::default(),
@@ -162,6 +207,65 @@ impl JobContext {
     /// The stored name of the job's function.
     pub fn job_type(&self) -> &str {
         &self.0.job.job_type
+    }
+
+    /// Tells how far the job is: `done` of `total` items, any integers. People see it as `processed_items`,
+    /// `total_items` and, derived from them, `progress_percent`; a `total` of 0 says that it is not known.
+    ///
+    /// May be called as often as one likes: a call costs some nanoseconds, and what was said last is written a few times
+    /// a second, and before the job's end. It stays as it is when the attempt ends, so that people see how far the job
+    /// came; a completed job is at 100 percent whatever it said, and a retry by a person clears it.
+    ///
+    /// ```
+    /// # use jobq::prelude::*;
+    /// #[job]
+    /// async fn import(ctx: &JobContext, rows: Vec<String>) -> Result<(), JobError> {
+    ///     for (done, row) in rows.iter().enumerate() {
+    ///         ctx.progress(done, rows.len());
+    ///         println!("imported {row}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn progress(&self, done: impl Amount, total: impl Amount) {
+        if self.0.news.progress(news::items(done), news::items(total)) {
+            self.ring();
+        }
+    }
+
+    /// Writes a line into the job's output, for people: [`JobQueue::output`](crate::JobQueue::output) reads it. Several
+    /// lines in one text stay together.
+    ///
+    /// Of one attempt 10,000 lines and 1 MiB are kept: the first ones, the latest 1,000 (128 KiB), and between them a
+    /// line that says how many were left out. A line is cut to 16 KiB. What was written is stored a few times a second,
+    /// and before the job's end; the latest lines of an output with lines left out, before its end alone. The output of
+    /// the job's ten latest claims is kept, and deleted with the job.
+    ///
+    /// ```
+    /// # use jobq::prelude::*;
+    /// #[job]
+    /// async fn greet(ctx: &JobContext, name: String) {
+    ///     ctx.log(format_args!("greeting {name}"));
+    /// }
+    /// ```
+    pub fn log(&self, text: impl fmt::Display) {
+        self.log_at(LogLevel::Info, text);
+    }
+
+    /// Writes a line of this level into the job's output, as [`log`](Self::log) does. A `tracing::Level` will do as
+    /// well.
+    pub fn log_at(&self, level: impl Into<LogLevel>, text: impl fmt::Display) {
+        // Without a worker nobody would ever take it.
+        let Some(office) = &self.0.office else { return };
+        if self.0.news.write(office.clock.now(), level.into(), line(text)) {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(office) = &self.0.office {
+            office.bell.notify_one();
+        }
     }
 
     /// Ends when the attempt is to stop: its time is up, its lease is lost, or its worker stops.

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{borrow::Cow, error::Error, fmt, str::FromStr, time::Duration};
 use uuid::Uuid;
 
+mod output;
+
+pub(crate) use output::line;
+pub use output::{LogLevel, MAX_LINE, MAX_OUTPUT, MAX_OUTPUT_LINES, OUTPUTS_KEPT, OutputLine};
+
 /// The longest `job_type` and queue name, in bytes.
 pub const MAX_NAME: usize = 64;
 /// The longest label, in characters.
@@ -297,9 +302,9 @@ pub struct JobRow {
     /// How long the row is kept when completed or cancelled; `None`: as the queue says.
     #[serde(skip)]
     pub retain: Option<Duration>,
-    /// Items done so far, where the job reports progress.
+    /// Items done, as the job said last, in its latest attempt that said so; cleared by a retry of a person.
     pub processed_items: Option<i64>,
-    /// Items in all, where the job reports progress.
+    /// Items in all, likewise; 0: not known.
     pub total_items: Option<i64>,
     /// JSON text of what the function returned.
     pub result: Option<String>,

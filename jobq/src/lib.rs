@@ -43,7 +43,7 @@
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
-//! - what a job may know and say: [`JobContext`], [`JobError`];
+//! - what a job may know and say: [`JobContext`], [`JobError`]; how far it is and what it wrote: [`JobQueue::output`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
 //! # The log
@@ -73,8 +73,12 @@ pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
     JobSet,
 };
-pub use job::{Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, Timeout, WorkerId};
-pub use queue::{JobQueue, JobQueueOptions, NoQueue, Pages, Pausing, QueueError, Wait, WaitError, spawn};
+pub use job::{
+    Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, LogLevel, OutputLine, Timeout, WorkerId,
+};
+pub use queue::{
+    JobQueue, JobQueueOptions, NoQueue, OutputPages, Pages, Pausing, QueueError, Wait, WaitError, spawn,
+};
 pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
 pub use state::JobState;

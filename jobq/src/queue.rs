@@ -21,7 +21,7 @@
 //! | a cron-driven `queue_worker` | [`Worker::drain`](crate::worker::Worker::drain) |
 
 use crate::{
-    job::{Attempt, JobId, JobRow, MAX_NAME},
+    job::{Attempt, JobId, JobRow, Lease, MAX_NAME, OutputLine},
     state::{Edge, JobState},
     store::{Acted, Count, JobFilter, Retention, Store, StoreError},
     time::{Clock, Millis},
@@ -151,6 +151,24 @@ impl JobQueue {
         Ok(self.0.store.attempts(job.into()).await?)
     }
 
+    /// Reads what one job wrote while it ran, page by page, first to latest, through all attempts whose output is kept;
+    /// nothing for an unknown job.
+    ///
+    /// ```
+    /// # async fn show(queue: jobq::JobQueue, id: jobq::JobId) -> Result<(), jobq::QueueError> {
+    /// let mut output = queue.output(id);
+    /// while let Some(lines) = output.next().await? {
+    ///     for line in lines {
+    ///         println!("{} {}", line.level, line.text);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn output(&self, job: impl Into<JobId>) -> OutputPages {
+        OutputPages { queue: self.clone(), id: job.into(), after: None }
+    }
+
     /// Reads one page of jobs, newest first.
     ///
     /// # Errors
@@ -266,6 +284,36 @@ impl Pages {
         let page = self.queue.list(self.filter.clone()).await?;
         self.ended = page.len() < self.filter.page();
         self.filter.after = page.last().map(|job| job.id).or(self.filter.after);
+        Ok((!page.is_empty()).then_some(page))
+    }
+}
+
+/// The output of a job, page by page: [`JobQueue::output`].
+#[derive(Debug)]
+pub struct OutputPages {
+    queue: JobQueue,
+    id: JobId,
+    after: Option<(Lease, i64)>,
+}
+
+impl OutputPages {
+    /// The lines of a page.
+    const PAGE: usize = 1000;
+
+    /// Begins after the line at this [place](OutputLine::place) instead of with the first one.
+    pub fn after(mut self, place: (Lease, i64)) -> Self {
+        self.after = Some(place);
+        self
+    }
+
+    /// The next lines, 1,000 at most; `None` where there are no more for now. Asked again later, it gives what was
+    /// written meanwhile.
+    ///
+    /// # Errors
+    /// [`QueueError::Store`]; the next call tries the same page again.
+    pub async fn next(&mut self) -> Result<Option<Vec<OutputLine>>, QueueError> {
+        let page = self.queue.store().output(self.id, self.after, Self::PAGE).await?;
+        self.after = page.last().map(OutputLine::place).or(self.after);
         Ok((!page.is_empty()).then_some(page))
     }
 }

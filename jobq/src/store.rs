@@ -2,8 +2,8 @@
 
 use crate::{
     job::{
-        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob, Timeout,
-        WorkerId,
+        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob, OutputLine,
+        Timeout, WorkerId,
     },
     retry::Backoff,
     state::JobState,
@@ -60,6 +60,11 @@ pub trait Store: Send + Sync + 'static {
     /// running → pending, scheduled or dead: the worker is lost; the attempt counts.
     fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>>;
 
+    /// What running jobs say of themselves: no edge. Written where the lease still holds; else nothing is, and nothing
+    /// is kept. A line whose place is taken takes its place. A note that brings the first line of an attempt ends the
+    /// output of claims from [`OUTPUTS_KEPT`](crate::job::OUTPUTS_KEPT) back on.
+    fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>>;
+
     /// scheduled or pending → cancelled.
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
@@ -93,6 +98,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// The attempts of one job, first to latest; empty for an unknown job.
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>>;
+
+    /// The output of one job in the order that it was written in, from after the line at this
+    /// [place](OutputLine::place), at most `limit` lines; empty for an unknown job.
+    fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>>;
 
     /// One page of jobs, newest first.
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>>;
@@ -384,12 +393,34 @@ pub struct Rescue {
     pub ties: Ties,
 }
 
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Items done; not below 0.
+    pub done: i64,
+    /// Items in all; not below 0.
+    pub total: i64,
+}
+
+/// What a running job says of itself.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// The job.
+    pub id: JobId,
+    /// The right to it.
+    pub lease: Lease,
+    /// How far it is; `None`: as before.
+    pub progress: Option<Progress>,
+    /// What it wrote, in order; all under `lease`.
+    pub lines: Vec<OutputLine>,
+}
+
 /// What became of one fenced write out of `running`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// Written.
     Applied,
-    /// The job has moved on under another lease; kept in the attempt history as late, not applied.
+    /// The job has moved on under another lease; an end is kept in the attempt history as late, and not applied.
     LeaseLost,
     /// The job is no longer there.
     Gone,

@@ -31,6 +31,7 @@ mod claiming;
 mod core;
 mod settling;
 mod stopping;
+mod telling;
 
 pub use core::WorkerStats;
 pub use stopping::EXIT_STUCK;
@@ -418,6 +419,7 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
     spawn_sweep(core, sweeps, promotion);
     spawn_sweep(core, sweeps, prune);
     spawn_sweep(core, sweeps, claiming::LeaseCheck::new(core.clone()));
+    spawn_sweep(core, sweeps, telling::Telling { core: core.clone() });
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod fence;
 mod ground;
 mod history;
 mod list;
+mod notes;
 mod outcomes;
 mod pausing;
 mod people;

@@ -648,7 +648,8 @@ impl Store for Counted {
         snooze(ended: Vec<Snooze>, now: i64) -> Vec<Settled>;
         release(ended: Vec<Release>, now: i64) -> Vec<Settled>;
         rescue(ended: Vec<Rescue>, now: i64) -> Vec<Settled>;
-        cancel(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
+        note(notes: Vec<jobq::store::Note>) -> Vec<Settled>;
+    cancel(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
         retry(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
         run_now(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
         delete(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
@@ -659,6 +660,7 @@ impl Store for Counted {
         get(id: JobId) -> Option<JobRow>;
         outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
         attempts(id: JobId) -> Vec<jobq::Attempt>;
+    output(id: JobId, after: Option<(i64, i64)>, limit: usize) -> Vec<jobq::OutputLine>;
         list(filter: JobFilter) -> Vec<JobRow>;
         counts() -> Vec<Count>;
         due(set: Arc<ClaimSet>, now: i64) -> Due;

@@ -3,6 +3,7 @@
 mod flat_out;
 mod ground;
 mod lost;
+mod notes;
 mod on_sqlite;
 mod people;
 mod results;

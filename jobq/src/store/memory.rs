@@ -4,11 +4,11 @@
 //! that need no file. Nothing outlives the process.
 
 use crate::{
-    job::{Attempt, JobId, JobRow, NewJob, WorkerId},
+    job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
-        JobFilter, Life, NewWorker, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled,
-        Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
+        JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
+        Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -162,6 +162,12 @@ impl Store for MemoryStore {
         self.write(now, |tables| ended.into_iter().map(|ended| tables.rescue(ended, now)).collect())
     }
 
+    fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>> {
+        let mut tables = self.0.lock();
+        let settled = notes.into_iter().map(|note| tables.note(note)).collect();
+        Box::pin(ready(Ok(settled)))
+    }
+
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
         self.write(now, |tables| ids.into_iter().map(|id| tables.cancel(id, now)).collect())
     }
@@ -207,6 +213,10 @@ impl Store for MemoryStore {
 
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
         self.read(|tables| tables.attempts(id))
+    }
+
+    fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>> {
+        self.read(|tables| tables.output(id, after, limit))
     }
 
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>> {

@@ -24,11 +24,11 @@ use self::{
     writer::Writer,
 };
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, NewJob, WorkerId},
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
-        JobFilter, NewWorker, Next, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled,
-        Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
+        JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
+        Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -47,6 +47,8 @@ const READERS: usize = 2;
 /// Rows that one step of a prune looks at, and that one of its transactions deletes at most.
 const PRUNE_LOOKS: i64 = 20_000;
 const PRUNE_ROWS: usize = 500;
+/// Lines of output that one act writes at most, so that a transaction stays short.
+const NOTE_LINES: usize = 2_000;
 
 /// Jobs in a SQLite file.
 ///
@@ -261,6 +263,27 @@ impl Store for SqliteStore {
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
 
+    fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>> {
+        let rows = |note: &Note| 1 + note.lines.len();
+        let mut rest = notes.into_iter().peekable();
+        let mut answers = Vec::new();
+        while let Some(note) = rest.next() {
+            let (mut size, mut portion) = (rows(&note), vec![note]);
+            while let Some(note) = rest.next_if(|note| size + rows(note) <= NOTE_LINES) {
+                size += rows(&note);
+                portion.push(note);
+            }
+            answers.push(self.settle(size, move |desk| desk.note(&portion)));
+        }
+        Box::pin(async move {
+            let mut settled = Vec::new();
+            for answer in answers {
+                settled.append(&mut answer.await?);
+            }
+            Ok(settled)
+        })
+    }
+
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
         self.act(ids.len(), move |desk| desk.cancel(&ids, now))
     }
@@ -285,8 +308,12 @@ impl Store for SqliteStore {
             while after < end {
                 let last = (after + PRUNE_LOOKS).min(end);
                 let expired = self.read(move |db| read::expired(db, after, last, keep, now)).await?;
-                for rows in expired.chunks(PRUNE_ROWS).map(<[i64]>::to_vec) {
-                    pruned += self.act(rows.len(), move |desk| desk.prune(&rows, keep, now)).await?;
+                let mut rest = &expired[..];
+                while !rest.is_empty() {
+                    let rows = rest[..rest.len().min(PRUNE_ROWS)].to_vec();
+                    let (gone, done) = self.act(rows.len(), move |desk| desk.prune(&rows, keep, now)).await?;
+                    pruned += gone;
+                    rest = &rest[done..];
                 }
                 after = last;
             }
@@ -323,6 +350,11 @@ impl Store for SqliteStore {
     fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
         let tag = self.tag;
         self.read(move |db| read::attempts(db, tag, id))
+    }
+
+    fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>> {
+        let tag = self.tag;
+        self.read(move |db| read::output(db, tag, id, after, limit))
     }
 
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>> {

@@ -2,13 +2,13 @@
 
 use super::{Settings, WorkerError};
 use crate::{
-    context::JobContext,
+    context::{JobContext, Office},
     executor::{Body, Executor, Order, Orders, Verdict},
     job::{JobId, Lease},
     maintenance::{Asking, Identity, Quiet},
     queue::{JobQueue, worker_here},
     registry::{JobEntry, Registry},
-    store::{ClaimSet, Claimed, Completion, Failure, Release, Snooze, Store, StoreError},
+    store::{ClaimSet, Claimed, Completion, Failure, Note, Release, Snooze, Store, StoreError},
     time::Clock,
 };
 use std::{
@@ -111,9 +111,10 @@ impl Places {
     }
 }
 
-/// Ends that wait to be stored, one list for each method of the store.
+/// Ends that wait to be stored, one list for each method of the store; and the news that go before them.
 #[derive(Default)]
 pub(super) struct Batch {
+    pub(super) notes: Vec<Note>,
     pub(super) completions: Vec<Completion>,
     pub(super) failures: Vec<Failure>,
     pub(super) snoozes: Vec<Snooze>,
@@ -121,6 +122,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// How many ends; news hold nothing up.
     pub(super) fn len(&self) -> usize {
         self.completions.len() + self.failures.len() + self.snoozes.len() + self.releases.len()
     }
@@ -204,6 +206,7 @@ pub(super) struct Core {
     executor: Executor,
     asking: Arc<Asking>,
     quiet: Arc<Quiet>,
+    office: Arc<Office>,
     floor: Mutex<Floor>,
     wish: watch::Sender<Wish>,
     ended: watch::Sender<Option<Result<(), WorkerError>>>,
@@ -211,6 +214,8 @@ pub(super) struct Core {
     pub(super) room: Notify,
     /// The settling task's cue: ends are in the outbox.
     pub(super) outbox: Notify,
+    /// Held while news are stored: an end that has to be tried again waits until those before it are.
+    pub(super) telling: tokio::sync::Mutex<()>,
     /// The cue of those who wait for everything to be settled.
     settled: Notify,
     /// Whether the claiming task will bring nothing more.
@@ -232,6 +237,8 @@ impl Core {
             queues: settings.queues.clone(),
         };
         let quiet = Arc::new(Quiet::new(queue.clock().clone()));
+        let (store, clock) = (queue.store().clone(), queue.clock().clone());
+        let office = Arc::new(Office { store, clock, bell: Notify::new() });
         Arc::new(Self {
             key,
             queue,
@@ -242,11 +249,13 @@ impl Core {
             executor,
             asking: Arc::default(),
             quiet,
+            office,
             floor: Mutex::default(),
             wish: watch::Sender::default(),
             ended: watch::Sender::default(),
             room: Notify::new(),
             outbox: Notify::new(),
+            telling: tokio::sync::Mutex::default(),
             settled: Notify::new(),
             claimed_all: AtomicBool::new(false),
             counters: Counters::default(),
@@ -317,7 +326,7 @@ impl Core {
                 given_back = true;
                 continue;
             };
-            let (ctx, switch) = JobContext::new(job);
+            let (ctx, switch) = JobContext::in_office(job, &self.office);
             let place = floor.held.put(entry, since, Orders::new(switch));
             started.push((entry, ctx, place));
         }
@@ -340,9 +349,12 @@ impl Core {
         let forgotten = verdict == Verdict::Forget;
         {
             let mut floor = self.floor();
-            if floor.held.take(place, job).is_none() {
+            let Some(held) = floor.held.take(place, job) else {
                 floor.stuck_threads -= usize::from(!entry.blocking);
                 return;
+            };
+            if !forgotten {
+                held.orders.take_last_news(&mut floor.outbox.notes);
             }
             floor.outbox.push(job.job(), verdict);
         }
@@ -352,6 +364,25 @@ impl Core {
         } else {
             self.outbox.notify_one();
         }
+    }
+
+    /// Ends when a running job has news.
+    pub(super) async fn bell(&self) {
+        self.office.bell.notified().await;
+    }
+
+    /// Hands the news of running jobs to the settling task, which stores them before an end that comes later.
+    pub(super) fn gather_news(&self) {
+        let mut floor = self.floor();
+        let Floor { held, outbox, .. } = &mut *floor;
+        // Where the store is slow, jobs keep their news, in bounds, and each has only its latest to tell.
+        if outbox.notes.is_empty() {
+            held.iter().for_each(|held| held.orders.take_news(&mut outbox.notes));
+        } else {
+            self.office.bell.notify_one();
+        }
+        drop(floor);
+        self.outbox.notify_one();
     }
 
     /// How many ends wait.
@@ -367,7 +398,7 @@ impl Core {
     /// The ends that wait; from here on they are being written.
     pub(super) fn take_outbox(&self) -> Option<Arc<Batch>> {
         let mut floor = self.floor();
-        if floor.outbox.len() == 0 {
+        if floor.outbox.len() == 0 && floor.outbox.notes.is_empty() {
             return None;
         }
         let batch = Arc::new(std::mem::take(&mut floor.outbox));
@@ -404,6 +435,7 @@ impl Core {
         let mut floor = self.floor();
         let stuck = floor.held.take_all();
         for held in &stuck {
+            held.orders.take_last_news(&mut floor.outbox.notes);
             floor.outbox.push(held.orders.job(), Verdict::Release);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();

@@ -1,10 +1,10 @@
-//! The settling task: writes what ended meanwhile in one call a kind, and again until it is stored.
+//! The settling task: writes news and what ended meanwhile in one call a kind, and again until it is stored.
 
 use super::core::{Batch, Core, Stop, is_final, while_it_grows};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
     maintenance::{answered, trouble_wait},
-    store::{Answer, Completion, Failure, Next, Release, Settled, Snooze, Store, Ties},
+    store::{Answer, Completion, Failure, Next, Note, Release, Settled, Snooze, Store, StoreError, Ties},
     time::Millis,
 };
 use std::{
@@ -37,7 +37,10 @@ pub(super) async fn settle(core: Arc<Core>) {
 async fn write(core: &Core, batch: &Batch) {
     let now = core.clock().now();
     let counters = &core.counters;
+    // Handed over in this order, so that a job's news go before its end, usually into one commit with it.
     tokio::join!(
+        biased;
+        tell(core, &batch.notes),
         store_all(core, &batch.completions, now, &counters.completed),
         store_all(core, &batch.failures, now, &counters.failed),
         store_all(core, &batch.snoozes, now, &counters.snoozed),
@@ -114,13 +117,40 @@ async fn store_until_taken<E: End>(core: &Core, ends: &[E], now: Millis, counter
             return false;
         }
         failures += 1;
-        let wait = trouble_wait(failures);
-        let wait = if core.stop() > Stop::No { wait.min(LAST_TRIES) } else { wait };
-        if let Some(left_out) = core.quiet().turn() {
-            let jobs = ends.len();
-            tracing::warn!(%error, jobs, failures, ?wait, left_out, "ends of jobs could not be stored and will be tried again");
+        wait_out(core, &error, ends.len(), failures, "ends").await;
+        drop(core.telling.lock().await);
+    }
+}
+
+/// Waits before the next try to store the ends or news of some jobs.
+async fn wait_out(core: &Core, error: &StoreError, jobs: usize, failures: u32, what: &str) {
+    let wait = trouble_wait(failures);
+    let wait = if core.stop() > Stop::No { wait.min(LAST_TRIES) } else { wait };
+    if let Some(left_out) = core.quiet().turn() {
+        tracing::warn!(%error, jobs, failures, ?wait, left_out, "{what} of jobs could not be stored and will be tried again");
+    }
+    core.clock().sleep(wait).await;
+}
+
+/// Stores the news of jobs, until the store has taken them. Those of a job that has gone to another worker are refused,
+/// and missed by nobody.
+async fn tell(core: &Core, notes: &[Note]) {
+    if notes.is_empty() {
+        return;
+    }
+    let _turn = core.telling.lock().await;
+    let mut failures = 0;
+    loop {
+        let Err(error) = answered(async { core.store().note(notes.to_vec()).await }).await else { return };
+        if !error.is_transient() {
+            if let Some(left_out) = core.quiet().turn() {
+                let jobs = notes.len();
+                tracing::warn!(%error, jobs, left_out, "progress and output of jobs are lost, the store does not take them");
+            }
+            return;
         }
-        core.clock().sleep(wait).await;
+        failures += 1;
+        wait_out(core, &error, notes.len(), failures, "news").await;
     }
 }
 

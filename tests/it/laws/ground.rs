@@ -2,11 +2,11 @@
 
 use crate::Ids;
 use jobq::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, WorkerId},
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, WorkerId},
     state::{Edge, JobState},
     store::{
-        Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Release, Rescue,
-        Settled, Snooze, Store, StoreError,
+        Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Progress,
+        Release, Rescue, Settled, Snooze, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -85,18 +85,24 @@ impl Ground {
         let worker = store.register(worker_named("laws"), NOW).await.unwrap();
         let mut ground = Self { store, worker: stranger, bystanders: Vec::new(), _kept: opened.kept };
         for state in JobState::ALL {
-            let (id, _) = ground.job_in(state, keepsake(state)).await;
+            let (id, lease) = ground.job_in(state, keepsake(state)).await;
             ground.bystanders.push(id);
+            if state == JobState::Running {
+                let said =
+                    Note { progress: Some(Progress { done: 1, total: 3 }), ..note(id, lease, ["said"]) };
+                assert_eq!(ground.store.note(vec![said]).await.unwrap(), [Settled::Applied]);
+            }
         }
         ground.worker = worker;
         ground
     }
 
-    async fn bystanders(&self) -> Vec<(JobRow, Vec<Attempt>)> {
+    async fn bystanders(&self) -> Vec<(JobRow, Vec<Attempt>, Vec<OutputLine>)> {
         let mut rows = Vec::new();
         for &id in &self.bystanders {
             // The holder's beats go on while a law is tried; they move nothing.
-            rows.push((JobRow { heartbeat_at: None, ..self.row(id).await }, self.attempts(id).await));
+            let row = JobRow { heartbeat_at: None, ..self.row(id).await };
+            rows.push((row, self.attempts(id).await, self.output(id).await));
         }
         rows
     }
@@ -162,6 +168,21 @@ impl Ground {
 
     pub async fn attempts(&self, id: JobId) -> Vec<Attempt> {
         self.store.attempts(id).await.unwrap()
+    }
+
+    /// All that a job wrote.
+    pub async fn output(&self, id: JobId) -> Vec<OutputLine> {
+        self.store.output(id, None, usize::MAX).await.unwrap()
+    }
+
+    /// Notes these lines, from the first place on.
+    pub async fn note<'a>(
+        &self,
+        id: JobId,
+        lease: Lease,
+        lines: impl IntoIterator<Item = &'a str>,
+    ) -> Settled {
+        self.store.note(vec![note(id, lease, lines)]).await.unwrap()[0]
     }
 
     /// The rows of a list, bystanders left out.
@@ -323,6 +344,18 @@ pub fn failure(id: JobId, lease: Lease, next: Next) -> Failure {
         next,
         ties: jobq::store::Ties::ALL,
     }
+}
+
+/// What a job says of itself: these lines, at `NOW`.
+pub fn note<'a>(id: JobId, lease: Lease, lines: impl IntoIterator<Item = &'a str>) -> Note {
+    let line = |(seq, text): (i64, &str)| OutputLine {
+        lease,
+        seq,
+        at: NOW + seq,
+        level: LogLevel::Info,
+        text: text.into(),
+    };
+    Note { id, lease, progress: None, lines: (0..).zip(lines).map(line).collect() }
 }
 
 pub fn set(job_types: &[&str], queues: Option<&[&str]>) -> Arc<ClaimSet> {

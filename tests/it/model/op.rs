@@ -20,6 +20,8 @@ pub enum Op {
         limit: usize,
     },
     Settle(Way, Vec<Ended>),
+    /// What running jobs say of themselves.
+    Note(Vec<Said>),
     Act(Act, Vec<Pick>),
     /// Pauses one of [`QUEUES`] or, counted on, of [`TYPES`]; it ends so many milliseconds from now.
     Pause(usize, Option<i64>),
@@ -91,6 +93,17 @@ pub struct Ended {
     pub text: &'static str,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    pub job: Pick,
+    /// Added to the job's true lease.
+    pub lease: i64,
+    pub progress: Option<(i64, i64)>,
+    /// The place of the first line, and how many lines.
+    pub lines: (i64, i64),
+    pub text: &'static str,
+}
+
 /// Acts of people.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
@@ -111,6 +124,7 @@ impl Op {
         match self {
             Self::Enqueue(jobs) => without(jobs, Self::Enqueue),
             Self::Settle(way, ended) => without(ended, |ended| Self::Settle(*way, ended)),
+            Self::Note(said) => without(said, Self::Note),
             Self::Act(act, picks) => without(picks, |picks| Self::Act(*act, picks)),
             _ => Vec::new(),
         }
@@ -135,6 +149,7 @@ fn long_history(random: &mut Rng) -> Vec<Op> {
         ops.push(Op::Promote(10));
         ops.push(Op::Act(Act::Retry, vec![Pick::Any(0), Pick::Any(1)]));
         ops.push(Op::Claim { worker: 0, types: 7, queues: None, limit: 10 });
+        ops.push(Op::Note(vec![said(random)]));
         let mut both = vec![ended(random), ended(random)];
         (both[0].job, both[1].job) = (Pick::Running(0), Pick::Running(1));
         ops.push(Op::Settle(way(random), both));
@@ -153,7 +168,8 @@ fn op(random: &mut Rng) -> Op {
             queues: random.bool().then(|| random.u8(0..4)),
             limit: random.usize(0..5),
         },
-        56..78 => Op::Settle(way(random), some(random, 4, ended)),
+        56..74 => Op::Settle(way(random), some(random, 4, ended)),
+        74..78 => Op::Note(some(random, 3, said)),
         78..84 => Op::Act(act(random), some(random, 4, pick)),
         84..86 => Op::Pause(random.usize(..5), random.bool().then(|| random.i64(1..60))),
         86..88 => Op::Resume(random.usize(..5)),
@@ -213,6 +229,16 @@ fn ended(random: &mut Rng) -> Ended {
         outcome: [Failed, TimedOut, Panicked, Undecodable, Cancelled][random.usize(..5)],
         next: (!seldom(random)).then(|| random.i64(-3..50)),
         text: ["", "no such host", "it said \"\0\"", "é'"][random.usize(..4)],
+    }
+}
+
+fn said(random: &mut Rng) -> Said {
+    Said {
+        job: if seldom(random) { pick(random) } else { Pick::Running(random.usize(..1000)) },
+        lease: [0, 0, 0, 0, 0, 0, -1, 1][random.usize(..8)],
+        progress: random.bool().then(|| (random.i64(0..5), random.i64(0..5))),
+        lines: (random.i64(0..3), random.i64(0..3)),
+        text: ["", "one\ntwo", "é'"][random.usize(..3)],
     }
 }
 

@@ -1,11 +1,11 @@
 //! Two stores that are told the same and must say the same.
 
-use super::op::{Act, Ended, Op, Pick, QUEUES, Spec, TYPES, WORKERS, Way};
+use super::op::{Act, Ended, Op, Pick, QUEUES, Said, Spec, TYPES, WORKERS, Way};
 use jobq::{
-    job::{Attempt, JobId, JobRow, Lease, NewJob, WorkerId},
+    job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, WorkerId},
     store::{
-        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Pause, Paused, Release,
-        Rescue, Retention, Running, Snooze, Store, StoreError,
+        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Pause, Paused,
+        Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -76,6 +76,7 @@ impl Pair {
                 alike(model.due(set.clone(), now).await, other.due(set, now).await)?;
             }
             Op::Settle(way, ended) => self.settle(*way, ended).await?,
+            Op::Note(said) => self.note(said).await?,
             Op::Act(act, picks) => self.act(*act, picks).await?,
             Op::Pause(at, end) => {
                 let ends_at = end.map(|end| now + end);
@@ -218,6 +219,28 @@ impl Pair {
         )
     }
 
+    async fn note(&self, said: &[Said]) -> Compared {
+        let mut batches: [Vec<Note>; 2] = Default::default();
+        for said in said {
+            let Some((model, other)) = self.pick(said.job).await else { continue };
+            let lease = self.model.store.get(model).await.unwrap().map_or(0, |row| row.lease) + said.lease;
+            let (first, count) = said.lines;
+            let line = |seq| OutputLine {
+                lease,
+                seq,
+                at: self.now,
+                level: LogLevel::ALL[said.text.len() % 5],
+                text: said.text.into(),
+            };
+            let lines: Vec<_> = (first..first + count).map(line).collect();
+            let progress = said.progress.map(|(done, total)| Progress { done, total });
+            batches[0].push(Note { id: model, lease, progress, lines: lines.clone() });
+            batches[1].push(Note { id: other, lease, progress, lines });
+        }
+        let [model, other] = batches;
+        alike(self.model.store.note(model).await, self.other.store.note(other).await)
+    }
+
     async fn act(&self, act: Act, picks: &[Pick]) -> Compared {
         let (mut models, mut others) = (Vec::new(), Vec::new());
         for pick in picks {
@@ -242,7 +265,9 @@ impl Pair {
         alike(row, other_row)?;
         let attempts = self.model.store.attempts(model).await;
         let other_attempts = self.other.store.attempts(other).await;
-        alike(self.model.attempts(attempts), self.other.attempts(other_attempts))
+        alike(self.model.attempts(attempts), self.other.attempts(other_attempts))?;
+        let [model_store, other_store] = self.stores();
+        alike(model_store.output(model, None, 1000).await, other_store.output(other, None, 1000).await)
     }
 
     async fn list(&self, model: JobFilter, other: JobFilter) -> Compared {

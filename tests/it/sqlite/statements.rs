@@ -42,6 +42,11 @@ const HOT: &[(&str, &str)] = &[
     ("leave", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("late", "USING PRIMARY KEY (job=? AND lease=?)"),
+    ("progress", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("holds", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("forget_output", "USING PRIMARY KEY (job=? AND lease<?)"),
+    ("prune_output", "SEARCH jobq_output USING PRIMARY KEY (job=? AND lease=?)"),
+    ("output", "SEARCH jobq_output USING PRIMARY KEY (job=? AND (lease,seq)>(?,?))"),
     ("beat", "USING INTEGER PRIMARY KEY (rowid=?)"),
 ];
 

@@ -295,6 +295,7 @@ pub struct Rigged {
     forgets: Arc<AtomicBool>,
     withdrawn: Arc<Notify>,
     calls: Arc<Mutex<HashMap<&'static str, usize>>>,
+    noted: Arc<Mutex<HashMap<JobId, usize>>>,
 }
 
 #[derive(Clone)]
@@ -319,8 +320,13 @@ pub fn busy() -> StoreError {
 
 impl Rigged {
     fn over(inner: MemoryStore) -> Self {
-        let (forgets, withdrawn) = Default::default();
-        Self { inner, faults: Arc::default(), forgets, withdrawn, calls: Arc::default() }
+        let (forgets, withdrawn, noted) = Default::default();
+        Self { inner, faults: Arc::default(), forgets, withdrawn, calls: Arc::default(), noted }
+    }
+
+    /// How many notes were written of each job.
+    pub fn noted(&self) -> HashMap<JobId, usize> {
+        self.noted.lock().unwrap().clone()
     }
 
     /// The next claim is not served, whatever work comes; it is answered when it is withdrawn.
@@ -359,6 +365,11 @@ impl Rigged {
         }
     }
 
+    /// One method works again.
+    pub fn heal_one(&self, method: &str) {
+        self.faults.lock().unwrap().remove(method);
+    }
+
     fn call<'a, T: Send + 'a>(
         &'a self,
         method: &'static str,
@@ -392,6 +403,14 @@ macro_rules! rig {
 
             fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<Enqueued>> {
                 self.inner.enqueue_in(tx, jobs, now)
+            }
+
+            fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>> {
+                let ids: Vec<JobId> = notes.iter().map(|note| note.id).collect();
+                self.call("note", move |inner| {
+                    ids.into_iter().for_each(|id| *self.noted.lock().unwrap().entry(id).or_default() += 1);
+                    inner.note(notes)
+                })
             }
 
             fn claim(&self, claim: Claim, now: i64) -> Answer<'_, Vec<Claimed>> {
@@ -446,6 +465,7 @@ rig! {
     get(id: JobId) -> Option<JobRow>;
     outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
     attempts(id: JobId) -> Vec<Attempt>;
+    output(id: JobId, after: Option<(i64, i64)>, limit: usize) -> Vec<jobq::OutputLine>;
     list(filter: JobFilter) -> Vec<JobRow>;
     counts() -> Vec<Count>;
     due(set: Arc<ClaimSet>, now: i64) -> Due;

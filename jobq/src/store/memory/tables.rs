@@ -1,11 +1,14 @@
 //! The rules of the model store: what each edge does to the rows, one after the other, in plain sight.
 
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob, WorkerId, cut},
+    job::{
+        Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob, OUTPUTS_KEPT, OutputLine,
+        WorkerId, cut,
+    },
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
+        Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -24,6 +27,7 @@ pub(super) struct Tables {
     tag: u32,
     jobs: BTreeMap<i64, JobRow>,
     history: BTreeMap<i64, BTreeMap<Lease, Attempt>>,
+    output: BTreeMap<i64, BTreeMap<(Lease, i64), OutputLine>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     signed_out: BTreeSet<WorkerId>,
     standing: Vec<Standing>,
@@ -46,6 +50,7 @@ impl Tables {
             tag: fastrand::u32(..=JobId::MAX_TAG),
             jobs: BTreeMap::new(),
             history: BTreeMap::new(),
+            output: BTreeMap::new(),
             workers: BTreeMap::new(),
             signed_out: BTreeSet::new(),
             standing: Vec::new(),
@@ -260,6 +265,27 @@ impl Tables {
         })
     }
 
+    /// What a running job says; not an edge, so nothing is moved.
+    pub(super) fn note(&mut self, note: Note) -> Settled {
+        let Some(job) = self.find(note.id) else {
+            return Settled::Gone;
+        };
+        if job.state != JobState::Running || job.lease != note.lease {
+            return Settled::LeaseLost;
+        }
+        if let Some(progress) = note.progress {
+            (job.processed_items, job.total_items) = (Some(progress.done), Some(progress.total));
+        }
+        if !note.lines.is_empty() {
+            let output = self.output.entry(note.id.row()).or_default();
+            if note.lines[0].seq == 0 {
+                output.retain(|(lease, _), _| *lease > note.lease - OUTPUTS_KEPT);
+            }
+            output.extend(note.lines.into_iter().map(|line| (line.place(), line)));
+        }
+        Settled::Applied
+    }
+
     /// The fence of every act of a person: `change` is made only in a state that the edge may leave.
     fn act(&mut self, id: JobId, edge: Edge, change: impl FnOnce(&mut JobRow) -> Option<Attempt>) -> Acted {
         let Some(job) = self.find(id) else {
@@ -305,6 +331,7 @@ impl Tables {
         if acted == Acted::Done {
             self.jobs.remove(&id.row());
             self.history.remove(&id.row());
+            self.output.remove(&id.row());
         }
         acted
     }
@@ -352,6 +379,14 @@ impl Tables {
         };
         let history = self.history.get(&id.row()).into_iter().flat_map(BTreeMap::values).cloned();
         history.chain(current_attempt(job)).collect()
+    }
+
+    pub(super) fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Vec<OutputLine> {
+        if self.get(id).is_none() {
+            return Vec::new();
+        }
+        let lines = self.output.get(&id.row()).into_iter().flat_map(BTreeMap::values);
+        lines.filter(|line| after.is_none_or(|after| line.place() > after)).take(limit).cloned().collect()
     }
 
     pub(super) fn list(&self, filter: &JobFilter) -> Vec<JobRow> {

@@ -16,15 +16,21 @@ use self::{
     inserts::Inserts,
     lanes::{Lanes, kind},
 };
-use super::alive::{BOOT, SideCar};
+use super::{
+    alive::{BOOT, SideCar},
+    read::Expired,
+};
 use crate::{
-    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, Timeout, WorkerId, cut},
+    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, OUTPUTS_KEPT, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, Completion, NewWorker, Next, Pause, Paused, Retention, Settled, Ties},
+    store::{Acted, Completion, NewWorker, Next, Note, Pause, Paused, Retention, Settled, Ties},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{collections::BTreeMap, sync::Arc};
+
+/// Lines of output after which a prune ends its transaction.
+const PRUNE_LINES: usize = 2_000;
 
 /// The writing connection and what is known beside it.
 pub(super) struct Desk {
@@ -217,6 +223,37 @@ impl Desk {
         Ok(Settled::LeaseLost)
     }
 
+    // ---- what running jobs say --------------------------------------------------------------
+
+    /// No edge: it moves no row, so nobody is to look for work because of it.
+    pub(super) fn note(&mut self, notes: &[Note]) -> rusqlite::Result<Vec<Settled>> {
+        notes.iter().map(|note| self.note_one(note)).collect()
+    }
+
+    fn note_one(&self, note: &Note) -> rusqlite::Result<Settled> {
+        let (id, lease, created_at) = (note.id.row(), note.lease, note.id.created_at());
+        let holds = self.is_ours(note.id)
+            && match note.progress {
+                Some(told) => {
+                    self.execute(sql!("progress"), params![id, lease, created_at, told.done, told.total])?
+                        == 1
+                }
+                None => self.db.prepare_cached(sql!("holds"))?.exists(params![id, lease, created_at])?,
+            };
+        if !holds {
+            return Ok(self.state(note.id)?.map_or(Settled::Gone, |_| Settled::LeaseLost));
+        }
+        let forgotten = lease - OUTPUTS_KEPT;
+        if forgotten > 0 && note.lines.first().is_some_and(|line| line.seq == 0) {
+            self.execute(sql!("forget_output"), params![id, forgotten])?;
+        }
+        let mut write = self.db.prepare_cached(sql!("write"))?;
+        for line in &note.lines {
+            write.execute(params![id, lease, line.seq, line.at, line.level.code(), line.text])?;
+        }
+        Ok(Settled::Applied)
+    }
+
     // ---- acts of people ---------------------------------------------------------------------
 
     pub(super) fn cancel(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
@@ -269,14 +306,30 @@ impl Desk {
         Ok(there)
     }
 
-    pub(super) fn prune(&mut self, rows: &[i64], keep: Retention, now: Millis) -> rusqlite::Result<usize> {
+    /// How many rows were pruned, and how many are done with. Output goes one claim after the other: with many lines, a
+    /// transaction ends before the rows do.
+    pub(super) fn prune(
+        &mut self,
+        rows: &[Expired],
+        keep: Retention,
+        now: Millis,
+    ) -> rusqlite::Result<(usize, usize)> {
         let (finished, dead) = (keep.finished.map(millis), keep.dead.map(millis));
-        let mut pruned = 0;
-        for row in rows {
-            pruned += self.execute(sql!("prune"), params![row, now, finished, dead])?;
+        let (mut pruned, mut lines) = (0, 0);
+        for (done, row) in rows.iter().enumerate() {
+            let condition = params![row.id, now, finished, dead];
+            let mut gone = usize::from(row.has_output);
+            while gone > 0 {
+                gone = self.execute(sql!("prune_output"), condition)?;
+                lines += gone;
+                if lines >= PRUNE_LINES {
+                    return Ok((pruned, done));
+                }
+            }
+            pruned += self.execute(sql!("prune"), condition)?;
+            self.touched |= pruned > 0;
         }
-        self.touched |= pruned > 0;
-        Ok(pruned)
+        Ok((pruned, rows.len()))
     }
 
     /// Workers that have been gone for a day are of no use to anybody.

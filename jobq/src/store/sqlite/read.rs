@@ -6,7 +6,7 @@ use super::{
     filter,
 };
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, WorkerId},
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, WorkerId},
     state::JobState,
     store::{Answer, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Ties, WorkerRow},
     time::{Millis, millis},
@@ -169,6 +169,31 @@ pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result
         .collect()
 }
 
+pub(super) fn output(
+    db: &Connection,
+    tag: u32,
+    id: JobId,
+    after: Option<(Lease, i64)>,
+    limit: usize,
+) -> rusqlite::Result<Vec<OutputLine>> {
+    if id.tag() != tag {
+        return Ok(Vec::new());
+    }
+    let (lease, seq) = after.unwrap_or((Lease::MIN, i64::MIN));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    db.prepare_cached(sql!("output"))?
+        .query_map(params![id.row(), id.created_at(), lease, seq, limit], |row| {
+            Ok(OutputLine {
+                lease: row.get(0)?,
+                seq: row.get(1)?,
+                at: row.get(2)?,
+                level: LogLevel::from_code(row.get(3)?).unwrap_or(LogLevel::Info),
+                text: text(row, 4)?.unwrap_or_default(),
+            })
+        })?
+        .collect()
+}
+
 pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
     db.prepare_cached(sql!("counts"))?
         .query_map([], |row| {
@@ -252,6 +277,13 @@ pub(super) fn workers(db: &Connection, side_car: &SideCar) -> rusqlite::Result<V
         .collect()
 }
 
+/// A row to prune.
+#[derive(Clone, Copy)]
+pub(super) struct Expired {
+    pub(super) id: i64,
+    pub(super) has_output: bool,
+}
+
 /// One slice of the search for rows to prune: those that have expired among the rows after `after`.
 pub(super) fn expired(
     db: &Connection,
@@ -259,10 +291,10 @@ pub(super) fn expired(
     last: i64,
     keep: Retention,
     now: Millis,
-) -> rusqlite::Result<Vec<i64>> {
+) -> rusqlite::Result<Vec<Expired>> {
     db.prepare_cached(sql!("expired"))?
         .query_map(params![after, last, now, keep.finished.map(millis), keep.dead.map(millis)], |row| {
-            row.get(0)
+            Ok(Expired { id: row.get(0)?, has_output: row.get(1)? })
         })?
         .collect()
 }
