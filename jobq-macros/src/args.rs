@@ -1,12 +1,14 @@
 //! The options of the attribute: each read alone, so that a mistake in one hides none in another.
 
 mod backoff;
+mod on;
 mod value;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use value::{check_name, duration_tokens};
+pub(crate) use on::On;
+pub(crate) use value::{check_name, duration_tokens, text};
 
-use self::value::{FOR_EVER, duration, group, or_else_say, text, wanted, whole};
+use self::value::{FOR_EVER, duration, group, or_else_say, wanted, whole};
 use crate::{Mistakes, did_you_mean, words};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use syn::{
 };
 
 /// What this version knows, each with an example for error messages.
-const KNOWN: [(&str, &str); 13] = [
+const KNOWN: [(&str, &str); 14] = [
     ("payload", "payload = WelcomeMail"),
     ("type", "type = \"mail:welcome\""),
     ("aliases", "aliases = [\"old_name\"]"),
@@ -28,6 +30,7 @@ const KNOWN: [(&str, &str); 13] = [
     ("timeout", "timeout = \"30s\""),
     ("backoff", "backoff = fixed(\"30s\")"),
     ("label", "label = \"Welcome mail to {email}\""),
+    ("on", "on = UserRegistered"),
     ("retain", "retain = \"7d\""),
     ("serde", "serde(rename_all = \"camelCase\")"),
     ("blocking", "blocking"),
@@ -35,7 +38,7 @@ const KNOWN: [(&str, &str); 13] = [
 ];
 
 /// What a later version will know.
-const LATER: [&str; 12] = [
+const LATER: [&str; 11] = [
     "concurrency",
     "concurrency_key",
     "rate_limit",
@@ -43,7 +46,6 @@ const LATER: [&str; 12] = [
     "cron",
     "tz",
     "catch_up",
-    "on",
     "version",
     "upgrade",
     "step",
@@ -51,7 +53,7 @@ const LATER: [&str; 12] = [
 ];
 
 /// What people who come from other queues write.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("name", "type"),
     ("kind", "type"),
     ("job_type", "type"),
@@ -62,6 +64,8 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("retention", "retain"),
     ("deadline", "timeout"),
     ("sync", "blocking"),
+    ("event", "on"),
+    ("subscribe", "on"),
 ];
 
 /// The options as written, each checked.
@@ -78,6 +82,7 @@ pub(crate) struct Options {
     pub(crate) backoff: Option<Backoff>,
     pub(crate) label: Option<LitStr>,
     pub(crate) retain: Option<Duration>,
+    pub(crate) on: Vec<On>,
     pub(crate) serde: Option<TokenStream>,
     pub(crate) blocking: bool,
 }
@@ -103,6 +108,7 @@ impl Options {
             backoff: None,
             label: None,
             retain: None,
+            on: Vec::new(),
             serde: None,
             blocking: false,
         };
@@ -126,7 +132,7 @@ impl Options {
             skip(input);
             return Err(unknown(&word, &name));
         };
-        if seen.contains(&name) {
+        if seen.contains(&name) && name != "on" {
             skip(input);
             return Err(syn::Error::new(word.span(), format!("option `{name}` is given twice")));
         }
@@ -151,6 +157,7 @@ impl Options {
                 self.serde = Some(group(input, Delimiter::Parenthesis).ok_or_else(|| wanted(word, example))?);
                 return Ok(());
             }
+            "on" => return On::read(word, input, &mut self.on),
             _ => {}
         }
         if input.parse::<Option<Token![=]>>()?.is_none() || input.is_empty() {
@@ -263,7 +270,7 @@ fn retain(input: ParseStream, example: &str) -> Result<Duration> {
     if written.value() == "forever" { Ok(FOR_EVER) } else { duration(&written) }
 }
 
-fn crate_path(input: ParseStream, example: &str) -> Result<Path> {
+pub(crate) fn crate_path(input: ParseStream, example: &str) -> Result<Path> {
     or_else_say(input, example, |input| {
         if input.peek(LitStr) {
             input.parse::<LitStr>()?.parse_with(Path::parse_mod_style)

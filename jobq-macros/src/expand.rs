@@ -7,7 +7,7 @@ mod label;
 use self::label::label_tokens;
 use crate::{
     Mistakes,
-    args::{Backoff, Options, Timeout, check_name, duration_tokens},
+    args::{Backoff, On, Options, Timeout, check_name, duration_tokens},
     item::{Item, Kind, Param},
 };
 use proc_macro2::{Ident, Span, TokenStream};
@@ -211,6 +211,7 @@ impl<'a> Expansion<'a> {
             matches!(param.kind, Kind::DataRef | Kind::DataOwned)
                 .then(|| quote!(#private::DataNeed::of::<#lent>()))
         });
+        let on = options.on.iter().map(|on| subscription(on, payload, private));
         // Hidden from the names that the user wrote, whatever they are.
         let local = |name| Ident::new(name, Span::mixed_site());
         let (text, job, ctx, lent) = (local("text"), local("job"), local("ctx"), local("lent"));
@@ -237,6 +238,7 @@ impl<'a> Expansion<'a> {
                         backoff: #backoff,
                         blocking: #blocking,
                         data: &[#(#data),*],
+                        on: &[#(#on),*],
                         check: #private::check::<#payload>,
                         run: |#text, #ctx, #lent| {
                             let #job = #private::decode::<#payload>(#text)?;
@@ -309,6 +311,23 @@ fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStre
         }
     };
     quote!(#private::BackoffPolicy::Set(#set))
+}
+
+/// One event that the job follows from, and how its payloads are made of it: each mistake is told at its part.
+fn subscription(On { event, with }: &On, payload: &Ident, private: &TokenStream) -> TokenStream {
+    let place = with.as_ref().map_or_else(|| event.span(), Spanned::span);
+    let local = |name| Ident::new(name, Span::mixed_site().located_at(place));
+    let (given, heard) = (local("given"), local("heard"));
+    let mut payload = payload.clone();
+    payload.set_span(payload.span().located_at(place));
+    let here = at(private, place);
+    let payloads = match with {
+        None => quote_spanned!(place=> #here::followed::<#event, #payload>(#heard)),
+        Some(path) => quote_spanned!(place=> #here::payloads::<#payload, _>(#path(#heard))),
+    };
+    let map = quote!(|#given| #private::follow::<#event>(#given, |#heard| #payloads));
+    let here = at(private, event.span());
+    quote_spanned!(event.span()=> #here::subscription::<#event>(#map))
 }
 
 /// The tokens as if they were written there; what they name stays.

@@ -1,6 +1,7 @@
-//! The `#[job]` attribute of jobq. Use it through the crate `jobq`, which re-exports it.
+//! The `#[job]` attribute of jobq, and its derives. Use them through the crate `jobq`, which re-exports it.
 
 mod args;
+mod event;
 mod expand;
 mod item;
 
@@ -81,6 +82,7 @@ use quote::ToTokens;
 /// | [`timeout`](#timeout) | a duration for one attempt, or `"none"` | the worker's default |
 /// | [`backoff`](#backoff) | the wait between attempts | 10, 20, 40 s … 1 h, each ± 15 % |
 /// | [`label`](#label) | a title for people | none |
+/// | [`on`](#on) | an event that enqueues it | none |
 /// | [`retain`](#retain) | a duration for the finished row, or `"forever"` | the queue's default |
 /// | [`serde`](#serde) | serde attributes of the payload | none |
 /// | [`blocking`](#blocking) | a thread of its own | the worker's runtime |
@@ -185,6 +187,39 @@ use quote::ToTokens;
 /// assert_eq!(job.label().unwrap(), "Import of may.csv in acme");
 /// ```
 ///
+/// ### `on`
+/// Each `emit` of the event enqueues the job, in one commit with all others that follow from it. `on = Event` makes the
+/// payload by `From`; `on(Event, with = path)` by a `fn(&Event) -> impl IntoIterator<Item = Payload>`, which gives any
+/// number of them, an `Option` too. Several may be given.
+/// ```
+/// # use jobq::prelude::*;
+/// #[derive(Event)]
+/// struct UserRegistered {
+///     user_id: u64,
+///     friends: Vec<u64>,
+/// }
+///
+/// impl From<&UserRegistered> for GreetUser {
+///     fn from(event: &UserRegistered) -> Self {
+///         Self { user_id: event.user_id }
+///     }
+/// }
+///
+/// #[job(on = UserRegistered)]
+/// async fn greet_user(user_id: u64) {
+///     # let _ = user_id;
+/// }
+///
+/// #[job(on(UserRegistered, with = each_friend))]
+/// async fn tell_friend(friend: u64) {
+///     # let _ = friend;
+/// }
+///
+/// fn each_friend(event: &UserRegistered) -> impl Iterator<Item = TellFriend> {
+///     event.friends.iter().map(|friend| TellFriend { friend: *friend })
+/// }
+/// ```
+///
 /// ### `retain`
 /// How long the row stays once the job is completed or cancelled. Dead jobs stay until a person, or the queue's
 /// `keep_dead`, takes them away.
@@ -246,6 +281,43 @@ use quote::ToTokens;
 #[proc_macro_attribute]
 pub fn job(options: proc_macro::TokenStream, function: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand_job(options.into(), function.into()).into()
+}
+
+/// Makes a type an event, which jobs follow from with `#[job(on = …)]`.
+///
+/// ```
+/// use jobq::prelude::*;
+///
+/// #[derive(Event)]
+/// struct UserRegistered {
+///     user_id: u64,
+/// }
+///
+/// /// An enum is one event, whatever its variant.
+/// #[derive(Event)]
+/// #[event(name = "blog:changed")]
+/// enum BlogChanged {
+///     PostCreated(u64),
+///     PostDeleted(u64),
+/// }
+/// # let _ = (BlogChanged::PostCreated(1), BlogChanged::PostDeleted(UserRegistered { user_id: 1 }.user_id));
+///
+/// assert_eq!(UserRegistered::NAME, "UserRegistered");
+/// assert_eq!(BlogChanged::NAME, "blog:changed");
+/// ```
+///
+/// # Options
+/// `#[event(name = "…")]`: the name by which programs that share a queue know it, 1 to 64 bytes; the type's name where it
+/// is not given. `#[event(crate = path)]`: where jobq is known by another name.
+///
+/// # Errors
+/// Each mistake is an error at its place. An event is not generic: jobs are subscribed to one type.
+#[proc_macro_derive(Event, attributes(event))]
+pub fn event(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let mut mistakes = Mistakes::default();
+    let tokens = event::expand(item.into(), &mut mistakes);
+    let mistakes = mistakes.into_tokens();
+    quote::quote!(#tokens #mistakes).into()
 }
 
 /// Parse → check → expand. Whatever is wrong, the user's function is in the answer, so that its callers still find it.

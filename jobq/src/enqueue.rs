@@ -45,8 +45,10 @@ mod raw;
 pub use function::{Call, EnqueueExt, JobFn, JobSet};
 pub use handle::JobHandle;
 pub use many::{EnqueueAll, EnqueueAllError};
-use options::{Options, fill};
+pub(crate) use options::Options;
+use options::fill;
 pub use raw::EnqueueRaw;
+pub(crate) use raw::job_of;
 
 /// An enqueue under way.
 pub type Enqueuing<'t, T, E = EnqueueError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
@@ -96,7 +98,7 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
     }
 }
 
-async fn store(
+pub(crate) async fn store(
     queue: &JobQueue,
     jobs: Vec<NewJob>,
     now: Millis,

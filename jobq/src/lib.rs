@@ -40,6 +40,7 @@
 //! - everything that jobs can do, chapter by chapter: the [`guide`];
 //! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
+//! - to tell what happened, and have jobs follow from it: [`Event`](derive@Event), [`JobQueue::emit`], [`EventBus`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
@@ -52,6 +53,7 @@
 
 pub mod context;
 pub mod enqueue;
+pub mod event;
 pub mod executor;
 pub mod guide;
 pub mod job;
@@ -66,13 +68,14 @@ pub mod store;
 pub mod time;
 pub mod worker;
 
-pub use jobq_macros::job;
+pub use jobq_macros::{Event, job};
 
 pub use context::JobContext;
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
     JobSet,
 };
+pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
 pub use job::{
     Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, LogLevel, OutputLine, Timeout, WorkerId,
 };
@@ -99,6 +102,7 @@ pub mod prelude {
     pub use crate::{
         context::JobContext,
         enqueue::{EnqueueExt, JobFn},
+        event::Event,
         job::{Job, JobError, Timeout},
         queue::JobQueue,
         retry::Backoff,
@@ -107,7 +111,7 @@ pub mod prelude {
         time::{days, hours, mins, secs},
         worker::Worker,
     };
-    pub use jobq_macros::job;
+    pub use jobq_macros::{Event, job};
 }
 
 #[cfg(doctest)]

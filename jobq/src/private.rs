@@ -2,8 +2,9 @@
 
 pub use crate::{
     enqueue::Call,
+    event::Event,
     job::{Defaults, Job, Timeout},
-    registry::{BackoffPolicy, DataNeed, JobEntry, check},
+    registry::{BackoffPolicy, DataNeed, JobEntry, Subscription, check},
     retry::Backoff,
 };
 pub use ::inventory;
@@ -21,7 +22,7 @@ pub use std::{
 
 use crate::{
     job::{JobError, Return},
-    registry::{DataMap, DecodeError},
+    registry::{DataMap, DecodeError, MapFn},
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -62,6 +63,74 @@ pub fn lend<T: Any>(data: &DataMap) -> Result<&T, JobError> {
 /// As [`lend`].
 pub fn lend_clone<T: Any + Clone>(data: &DataMap) -> Result<T, JobError> {
     lend(data).cloned()
+}
+
+/// That a job follows from `E`, with these payloads.
+pub const fn subscription<E: Event>(map: MapFn) -> Subscription {
+    Subscription { event: E::NAME, id: TypeId::of::<E>, type_name: type_name::<E>, map }
+}
+
+/// What follows from the event that was given, if it is an `E`.
+///
+/// # Errors
+/// What `payloads` says.
+pub fn follow<E: Event>(
+    given: &dyn Any,
+    payloads: impl FnOnce(&E) -> Result<Vec<String>, serde_json::Error>,
+) -> Result<Vec<String>, serde_json::Error> {
+    given.downcast_ref::<E>().map_or_else(|| Ok(Vec::new()), payloads)
+}
+
+/// These payloads as JSON.
+///
+/// # Errors
+/// One of them can't be written as JSON.
+pub fn payloads<J: Job, P: Payloads<J>>(payloads: P) -> Result<Vec<String>, serde_json::Error> {
+    payloads.each().map(|job| serde_json::to_string(&job)).collect()
+}
+
+/// What a mapping from an event may give.
+#[diagnostic::on_unimplemented(
+    message = "what follows from the event are payloads `{J}`, and this gives `{Self}`",
+    label = "not payloads `{J}`",
+    note = "let it return `Option<{J}>`, `Vec<{J}>` or any other `impl IntoIterator<Item = {J}>`"
+)]
+pub trait Payloads<J> {
+    #[doc(hidden)]
+    fn each(self) -> impl Iterator<Item = J>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<J, P: IntoIterator<Item = J>> Payloads<J> for P {
+    fn each(self) -> impl Iterator<Item = J> {
+        self.into_iter()
+    }
+}
+
+/// The payload that follows from an event by `From`, as JSON.
+///
+/// # Errors
+/// It can't be written as JSON.
+pub fn followed<E, J: Job + Follows<E>>(event: &E) -> Result<Vec<String>, serde_json::Error> {
+    payloads([J::of(event)])
+}
+
+/// A payload that is made from an event.
+#[diagnostic::on_unimplemented(
+    message = "nothing says how a `{Self}` is made from the event `{E}`",
+    label = "there is no `From<&{E}>`",
+    note = "write `impl From<&{E}> for {Self}`, or a function from the event to payloads: `on({E}, with = path)`"
+)]
+pub trait Follows<E>: Sized {
+    #[doc(hidden)]
+    fn of(event: &E) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E, J: for<'e> From<&'e E>> Follows<E> for J {
+    fn of(event: &E) -> Self {
+        Self::from(event)
+    }
 }
 
 /// What a function returned, as a row holds it: JSON text, `None` for `()`.

@@ -18,6 +18,7 @@
 //! | `fail(id, error)` | [`Store::fail`], from a job function's `Err`, panic or time-out |
 //! | `dead(id, error)` | [`JobError::dead`](crate::job::JobError::dead) in the job function, or the last attempt failed |
 //! | `retry_count(status)` | [`JobQueue::counts`]; attempts of one job: [`JobRow::attempts`], [`JobQueue::attempts`] |
+//! | `JobEnqueuer::spawn(&eventbus, queue)` | [`queue.emit(event)`](JobQueue::emit); for a bus that is there: [`queue.bus().forward(receiver)`](crate::event::EventBus::forward) |
 //! | a cron-driven `queue_worker` | [`Worker::drain`](crate::worker::Worker::drain) |
 
 use crate::{
@@ -26,12 +27,18 @@ use crate::{
     store::{Acted, Count, JobFilter, Retention, Store, StoreError},
     time::{Clock, Millis},
 };
-use std::{fmt, sync::Arc};
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 mod current;
 mod open;
 mod pausing;
 mod results;
+mod subscriptions;
 
 pub(crate) use current::worker_here;
 pub use current::{NoQueue, spawn};
@@ -51,7 +58,11 @@ struct Inner {
     clock: Arc<dyn Clock>,
     settings: Settings,
     lobby: Arc<Lobby>,
+    attached: Attached,
 }
+
+/// What rooms above keep with a queue.
+type Attached = Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>;
 
 impl JobQueue {
     /// A queue on any store, with the default settings.
@@ -61,7 +72,7 @@ impl JobQueue {
     }
 
     fn of(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self(Arc::new(Inner { store, clock, settings, lobby: Arc::default() }))
+        Self(Arc::new(Inner { store, clock, settings, lobby: Arc::default(), attached: Attached::default() }))
     }
 
     /// Settings for a queue that is to be opened.
@@ -92,6 +103,15 @@ impl JobQueue {
     /// How long finished jobs are kept where their row says nothing.
     pub fn retention(&self) -> Retention {
         self.0.settings.retention
+    }
+
+    /// What a room above keeps with this queue and all its clones: one value of each type, made when it is first asked
+    /// for.
+    pub(crate) fn attached<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        let mut attached = self.0.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = attached.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();
+        drop(attached);
+        kept.downcast().unwrap_or_default()
     }
 
     pub(crate) fn now(&self) -> Millis {

@@ -29,6 +29,8 @@ pub struct JobEntry {
     pub blocking: bool,
     /// The `#[data]` parameters.
     pub data: &'static [DataNeed],
+    /// The events that enqueue it.
+    pub on: &'static [Subscription],
     /// Whether a payload fits, and its label: [`check`] of the payload's type.
     pub check: CheckFn,
     /// Runs it.
@@ -71,6 +73,22 @@ impl DataNeed {
         Self { id: TypeId::of::<T>, name: std::any::type_name::<T> }
     }
 }
+
+/// One event that a job follows from: `on = …`.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscription {
+    /// The stored name of the event.
+    pub event: &'static str,
+    /// The event's type.
+    pub id: fn() -> TypeId,
+    /// Its name, for people.
+    pub type_name: fn() -> &'static str,
+    /// The payloads that follow from an event.
+    pub map: MapFn,
+}
+
+/// Gives the payloads that follow from an event, as JSON; from a value of another type none.
+pub type MapFn = fn(&dyn Any) -> Result<Vec<String>, serde_json::Error>;
 
 /// Values that a worker lends to its jobs, one of each type.
 #[derive(Default)]
@@ -219,6 +237,11 @@ impl Registry {
     /// All names that rows may carry: stored names and aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.iter().flat_map(JobEntry::names)
+    }
+
+    /// The events that jobs follow from, in the order of the jobs' stored names.
+    pub fn subscriptions(&self) -> impl Iterator<Item = (&'static JobEntry, &'static Subscription)> + '_ {
+        self.iter().flat_map(|entry| entry.on.iter().map(move |on| (entry, on)))
     }
 
     /// How many there are.

@@ -90,6 +90,12 @@ pub trait Store: Send + Sync + 'static {
     /// All pauses, those of queues first, by name.
     fn pauses(&self) -> Answer<'_, Vec<Pause>>;
 
+    /// Keeps which jobs of a program follow from which events, `(event, job type)`, in place of what it said before.
+    fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()>;
+
+    /// What all programs have said so, by event, job type and program.
+    fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>>;
+
     /// One job.
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>>;
 
@@ -643,6 +649,20 @@ pub(crate) fn admit_pause(pause: &Pause) -> Result<(), StoreError> {
         return Ok(());
     };
     Err(StoreError::Invalid(format!("{} can't be paused: {why}", pause.what)))
+}
+
+/// That a program knows a job which follows from an event.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Subscribed {
+    /// The stored name of the event.
+    pub event: String,
+    /// The stored name of the job's function.
+    pub job_type: String,
+    /// The program that has it.
+    pub program: String,
+    /// When that program last said so.
+    #[serde(serialize_with = "crate::job::rfc3339")]
+    pub seen_at: Millis,
 }
 
 /// A running job, as a rescue needs it.

@@ -11,6 +11,7 @@ mod outcomes;
 mod pausing;
 mod people;
 mod standing;
+mod subscriptions;
 mod text;
 mod workers;
 

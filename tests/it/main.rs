@@ -4,6 +4,7 @@ mod cases;
 mod child;
 mod crash;
 mod crates;
+mod events;
 mod laws;
 mod macros;
 mod model;

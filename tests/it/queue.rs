@@ -9,8 +9,8 @@ use jobq::{
     prelude::*,
     store::{
         Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next,
-        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Tx,
-        WorkerRow,
+        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError,
+        Subscribed, Tx, WorkerRow,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -657,6 +657,8 @@ impl Store for Counted {
         pause(pause: Pause) -> ();
         resume(what: Paused, now: i64) -> bool;
         pauses() -> Vec<Pause>;
+        subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
+        subscriptions() -> Vec<Subscribed>;
         get(id: JobId) -> Option<JobRow>;
         outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
         attempts(id: JobId) -> Vec<jobq::Attempt>;

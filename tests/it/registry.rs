@@ -40,6 +40,7 @@ fn entry(
         backoff: BackoffPolicy::Unset,
         blocking: false,
         data,
+        on: &[],
         check: check::<PrintPage>,
         run: |_, _, _| Ok(Box::pin(async { Ok(None) })),
         function: format!("work_{line}").leak(),

@@ -1,7 +1,7 @@
 //! What a worker does: verdicts, running, trouble of the store, lost workers, stopping.
 
 mod flat_out;
-mod ground;
+pub(crate) mod ground;
 mod lost;
 mod notes;
 mod on_sqlite;

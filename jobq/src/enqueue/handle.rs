@@ -15,7 +15,7 @@ pub struct JobHandle<J> {
 }
 
 impl<J> JobHandle<J> {
-    pub(super) fn new(queue: JobQueue, enqueued: Enqueued) -> Self {
+    pub(crate) fn new(queue: JobQueue, enqueued: Enqueued) -> Self {
         Self { queue, enqueued, job: PhantomData }
     }
 

@@ -12,7 +12,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// What an enqueue says beyond the job itself; `None`: as the job type, then the queue, says.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Options {
+pub(crate) struct Options {
     priority: Option<i16>,
     max_attempts: Option<u32>,
     queue: Option<Cow<'static, str>>,
@@ -104,12 +104,29 @@ options! {
 }
 
 impl Options {
-    pub(super) fn on(queue: &JobQueue) -> Self {
+    pub(crate) fn on(queue: &JobQueue) -> Self {
         Self { on: Some(queue.clone()), ..Self::default() }
     }
 
+    /// For builders of rooms above: what all of their jobs have in common.
+    pub(crate) fn set_priority(&mut self, priority: i16) {
+        self.priority = Some(priority);
+    }
+
+    pub(crate) fn set_delay(&mut self, delay: Duration) {
+        self.due = Some(Due::After(delay));
+    }
+
+    pub(crate) fn set_run_at(&mut self, at: DateTime<Utc>) {
+        self.due = Some(Due::At(whole_millis(at)));
+    }
+
+    pub(crate) fn set_on(&mut self, queue: &JobQueue) {
+        self.on = Some(queue.clone());
+    }
+
     /// The queue that is meant; asked once.
-    pub(super) fn target(&mut self) -> Result<JobQueue, NoQueue> {
+    pub(crate) fn target(&mut self) -> Result<JobQueue, NoQueue> {
         self.on.take().map_or_else(JobQueue::current, Ok)
     }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     job::NewJob,
     queue::JobQueue,
-    registry::Registry,
+    registry::{JobEntry, Registry},
     store::{Enqueued, Tx},
     time::Millis,
 };
@@ -57,8 +57,19 @@ fn new_job(
         job_type: job_type.to_owned(),
         known: registry.iter().map(|entry| entry.job_type).collect(),
     })?;
+    job_of(entry, payload.to_string(), options, queue, now)
+}
+
+/// A job of this entry with this JSON payload, which its function must take.
+pub(crate) fn job_of(
+    entry: &'static JobEntry,
+    payload: String,
+    options: Options,
+    queue: &JobQueue,
+    now: Millis,
+) -> Result<NewJob, EnqueueError> {
     let mut new = options.template(entry.job_type, &entry.defaults, queue, now)?;
-    new.payload = checked_size(entry.job_type, payload.to_string())?;
+    new.payload = checked_size(entry.job_type, payload)?;
     let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
     new.label = new.label.or_else(|| label.map(cut_label));
     Ok(new)

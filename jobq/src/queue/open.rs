@@ -183,7 +183,9 @@ impl JobQueueOptions {
         if let Some(deadline) = self.deadline {
             file = file.deadline(deadline);
         }
-        self.with_store(Arc::new(SqliteStore::open(file).await?), clock)
+        let queue = self.with_store(Arc::new(SqliteStore::open(file).await?), clock)?;
+        queue.say_subscriptions().await?;
+        Ok(queue)
     }
 
     /// Reads `WORKER_DEFAULT_MAX_ATTEMPTS` from the environment; unset or empty leaves the setting as it is.

@@ -8,7 +8,7 @@ use crate::{
     store::{
         Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
         JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
+        Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -201,6 +201,14 @@ impl Store for MemoryStore {
 
     fn pauses(&self) -> Answer<'_, Vec<Pause>> {
         self.read(Tables::pauses)
+    }
+
+    fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()> {
+        self.write(now, |tables| tables.subscribe(program, follows, now))
+    }
+
+    fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>> {
+        self.read(Tables::subscriptions)
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

@@ -28,7 +28,7 @@ use crate::{
     store::{
         Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
         JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, Store, StoreError, Tx, WorkerRow, admit, admit_pause,
+        Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -335,6 +335,14 @@ impl Store for SqliteStore {
 
     fn pauses(&self) -> Answer<'_, Vec<Pause>> {
         self.read(read::pauses)
+    }
+
+    fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()> {
+        self.act(follows.len() + 1, move |desk| desk.subscribe(&program, &follows, now))
+    }
+
+    fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>> {
+        self.sentry.read(read::subscriptions)
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

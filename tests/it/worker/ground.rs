@@ -462,6 +462,8 @@ rig! {
     pause(pause: Pause) -> ();
     resume(what: Paused, now: i64) -> bool;
     pauses() -> Vec<Pause>;
+    subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
+    subscriptions() -> Vec<Subscribed>;
     get(id: JobId) -> Option<JobRow>;
     outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
     attempts(id: JobId) -> Vec<Attempt>;

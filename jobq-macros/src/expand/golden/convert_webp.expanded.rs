@@ -47,6 +47,24 @@ const _: () = {
         backoff: ::jobq::private::BackoffPolicy::Unset,
         blocking: true,
         data: &[],
+        on: &[
+            ::jobq::private::subscription::<
+                MediaUploaded,
+            >(|given| ::jobq::private::follow::<
+                MediaUploaded,
+            >(
+                given,
+                |heard| ::jobq::private::followed::<MediaUploaded, ConvertWebp>(heard),
+            )),
+            ::jobq::private::subscription::<
+                PostChanged,
+            >(|given| ::jobq::private::follow::<
+                PostChanged,
+            >(
+                given,
+                |heard| ::jobq::private::payloads::<ConvertWebp, _>(its_pictures(heard)),
+            )),
+        ],
         check: ::jobq::private::check::<ConvertWebp>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<ConvertWebp>(text)?;

@@ -72,6 +72,7 @@ const _: () = {
         }),
         blocking: false,
         data: &[::jobq::private::DataNeed::of::<Mailer>()],
+        on: &[],
         check: ::jobq::private::check::<SendWelcomeEmail>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<SendWelcomeEmail>(text)?;

@@ -8,7 +8,8 @@ use crate::{
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Ties, WorkerRow,
+        Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Subscribed, Ties,
+        WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -32,6 +33,7 @@ pub(super) struct Tables {
     signed_out: BTreeSet<WorkerId>,
     standing: Vec<Standing>,
     pauses: BTreeMap<Paused, Pause>,
+    subscriptions: BTreeSet<Subscribed>,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -55,6 +57,7 @@ impl Tables {
             signed_out: BTreeSet::new(),
             standing: Vec::new(),
             pauses: BTreeMap::new(),
+            subscriptions: BTreeSet::new(),
             last_row: 0,
             last_worker: 0,
             moves: 0,
@@ -139,6 +142,20 @@ impl Tables {
         let there = self.pauses.remove(what).is_some();
         self.moves += u64::from(there);
         there
+    }
+
+    pub(super) fn subscribe(&mut self, program: String, follows: Vec<(String, String)>, now: Millis) {
+        self.subscriptions.retain(|said| said.program != program);
+        self.subscriptions.extend(follows.into_iter().map(|(event, job_type)| Subscribed {
+            event,
+            job_type,
+            program: program.clone(),
+            seen_at: now,
+        }));
+    }
+
+    pub(super) fn subscriptions(&self) -> Vec<Subscribed> {
+        self.subscriptions.iter().cloned().collect()
     }
 
     pub(super) fn pauses(&self) -> Vec<Pause> {

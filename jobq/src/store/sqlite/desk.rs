@@ -306,6 +306,22 @@ impl Desk {
         Ok(there)
     }
 
+    // ---- what programs say of themselves ------------------------------------------------------
+
+    pub(super) fn subscribe(
+        &mut self,
+        program: &str,
+        follows: &[(String, String)],
+        now: Millis,
+    ) -> rusqlite::Result<()> {
+        self.at(now);
+        self.execute(sql!("unsubscribe"), [program])?;
+        for (event, job_type) in follows {
+            self.execute(sql!("subscribe"), params![program, event, job_type, now])?;
+        }
+        Ok(())
+    }
+
     /// How many rows were pruned, and how many are done with. Output goes one claim after the other: with many lines, a
     /// transaction ends before the rows do.
     pub(super) fn prune(

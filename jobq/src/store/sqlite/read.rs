@@ -8,7 +8,10 @@ use super::{
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, WorkerId},
     state::JobState,
-    store::{Answer, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Ties, WorkerRow},
+    store::{
+        Answer, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Subscribed, Ties,
+        WorkerRow,
+    },
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -229,6 +232,19 @@ pub(super) fn pauses(db: &Connection) -> rusqlite::Result<Vec<Pause>> {
                 ends_at: row.get(3)?,
                 by: text(row, 4)?,
                 note: text(row, 5)?,
+            })
+        })?
+        .collect()
+}
+
+pub(super) fn subscriptions(db: &Connection) -> rusqlite::Result<Vec<Subscribed>> {
+    db.prepare_cached(sql!("subscriptions"))?
+        .query_map([], |row| {
+            Ok(Subscribed {
+                event: row.get(0)?,
+                job_type: row.get(1)?,
+                program: row.get(2)?,
+                seen_at: row.get(3)?,
             })
         })?
         .collect()

@@ -1,0 +1,9 @@
+use jobq::prelude::*;
+
+struct UserRegistered;
+
+async fn register(queue: &JobQueue) {
+    queue.emit(UserRegistered).await.unwrap();
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use jobq::prelude::*;
+
+#[derive(Event)]
+struct Changed<T> {
+    what: T,
+}
+
+fn main() {}
