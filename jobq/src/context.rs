@@ -40,6 +40,8 @@ pub enum Order {
     Run,
     /// The worker stops: `ctx.cancelled()` fires, the handler may still end by itself.
     Cancel,
+    /// A person has cancelled the job and its grace is over: an async handler is dropped.
+    TakenBack,
     /// The lease is lost: `ctx.cancelled()` fires, an async handler is dropped.
     Lost,
     /// The worker's time is up: whatever still runs is let go.
@@ -70,6 +72,7 @@ struct Running {
     waiting: Notify,
     order: Mutex<(Order, Option<Waker>)>,
     overdue: AtomicBool,
+    unwanted: AtomicBool,
 }
 
 impl CancelSwitch {
@@ -105,6 +108,16 @@ impl Orders {
             waker.wake();
         }
         true
+    }
+
+    /// A person has cancelled the job: `ctx.cancelled()` fires, and however the attempt ends now, unless it completes,
+    /// the job is cancelled. Only the first time is heard, and `true` is given.
+    pub fn take_back(&self) -> bool {
+        let first = !self.0.unwanted.swap(true, Ordering::AcqRel);
+        if first {
+            self.0.fire();
+        }
+        first
     }
 
     /// Whether the attempt's time is over and its `blocking` body has not returned.
@@ -170,6 +183,7 @@ impl JobContext {
             waiting: Notify::new(),
             order: Mutex::default(),
             overdue: AtomicBool::new(false),
+            unwanted: AtomicBool::new(false),
         });
         (Self(running.clone()), CancelSwitch(running))
     }
@@ -268,7 +282,7 @@ impl JobContext {
         }
     }
 
-    /// Ends when the attempt is to stop: its time is up, its lease is lost, or its worker stops.
+    /// Ends when the attempt is to stop: its time is up, the job was cancelled, its lease is lost, or its worker stops.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
@@ -303,6 +317,11 @@ impl JobContext {
     /// The attempt's time is up: fires [`cancelled`](Self::cancelled).
     pub(crate) fn expire(&self) {
         self.0.fire();
+    }
+
+    /// Whether a person has cancelled the job.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.0.unwanted.load(Ordering::Acquire)
     }
 
     /// From here on [`Orders::is_overdue`].

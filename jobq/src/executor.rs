@@ -25,6 +25,9 @@ use threads::Threads;
 
 pub use crate::context::{Order, Orders};
 
+/// What is told of an attempt whose handler was dropped since its job was cancelled.
+const DROPPED: &str = "cancelled while it ran";
+
 /// A single poll of a handler that takes longer than this is named in a warning: it held a thread of the runtime.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,8 @@ pub enum Ending {
     Lost(String),
     /// Its worker stops and took it from the handler.
     Stopped,
+    /// A person has cancelled the job, and this is what came of the attempt.
+    TakenBack(String),
     /// Its lease was lost and its handler dropped: there is nothing to store.
     Forgotten,
 }
@@ -118,6 +123,10 @@ pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdi
         Ending::NotStarted(text) => failed(AttemptOutcome::Failed, text, None),
         Ending::Lost(text) => failed(AttemptOutcome::Lost, text, None),
         Ending::Stopped => Verdict::Release,
+        Ending::TakenBack(text) => {
+            let error = cut(&text, MAX_ERROR).into_owned();
+            Verdict::Fail { outcome: AttemptOutcome::Cancelled, error, next: Next::Cancelled }
+        }
         Ending::Forgotten => Verdict::Forget,
     }
 }
@@ -209,6 +218,7 @@ impl Executor {
             true => outlived(Box::pin(self.on_own_thread(entry, ctx)).as_mut()).await,
             false => outlived(pin!(self.in_place(entry, ctx))).await,
         };
+        let ending = if ctx.is_unwanted() { unwanted(ending) } else { ending };
         self.conclude(ending, entry, ctx.job())
     }
 
@@ -246,6 +256,7 @@ impl Executor {
             match order {
                 Order::Drop => return Poll::Ready(Ending::Stopped),
                 Order::Lost => return Poll::Ready(Ending::Forgotten),
+                Order::TakenBack => return Poll::Ready(Ending::TakenBack(DROPPED.into())),
                 Order::Run | Order::Cancel => {}
             }
             let Poll::Ready(after) = limit.poll(cx) else {
@@ -276,7 +287,7 @@ impl Executor {
         let mut over = None;
         poll_fn(|cx| {
             let order = ctx.order(cx);
-            if order >= Order::Lost {
+            if order >= Order::TakenBack {
                 ctx.set_overdue();
             }
             if let Poll::Ready(ending) = Pin::new(&mut returned).poll(cx) {
@@ -347,7 +358,7 @@ fn tell(job: &Claimed, verdict: &Verdict, now: Millis) {
             tracing::error!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job is dead")
         }
         Next::Cancelled => {
-            tracing::info!(%id, job_type, attempt, error, "a job was taken back by its handler")
+            tracing::info!(%id, job_type, attempt, error, "a running job was cancelled")
         }
     }
 }
@@ -393,6 +404,21 @@ fn given_up(ending: Ending, order: Order) -> Ending {
         }
         ending => ending,
     }
+}
+
+/// What becomes of the attempt of a job that a person has cancelled: only success counts for anything else.
+fn unwanted(ending: Ending) -> Ending {
+    let text = match ending {
+        Ending::Returned(Ok(_)) | Ending::TakenBack(_) | Ending::Forgotten => return ending,
+        Ending::Returned(Err(error)) => {
+            caught(|| error.to_string()).unwrap_or_else(|panic| format!("panicked: {panic}"))
+        }
+        Ending::Panicked(text) => format!("panicked: {text}"),
+        Ending::TimedOut(after) => format!("timed out after {after:?}"),
+        Ending::Undecodable(text) | Ending::NotStarted(text) | Ending::Lost(text) => text,
+        Ending::Stopped => DROPPED.to_owned(),
+    };
+    Ending::TakenBack(text)
 }
 
 fn span_of(job: &Claimed) -> Span {

@@ -294,6 +294,9 @@ pub struct JobRow {
     /// When an edge last moved it.
     #[serde(serialize_with = "rfc3339")]
     pub updated_at: Millis,
+    /// When somebody asked that this attempt be cancelled, while it runs.
+    #[serde(serialize_with = "rfc3339_option")]
+    pub cancel_asked_at: Option<Millis>,
     /// How long one attempt may take; `None`: as the worker says.
     #[serde(skip)]
     pub timeout: Option<Timeout>,

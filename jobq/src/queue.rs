@@ -240,7 +240,7 @@ macro_rules! acts {
                 let id = job.into();
                 let acted = self.0.store.$one(vec![id], self.now()).await?;
                 match acted.first() {
-                    Some(Acted::Done) => Ok(()),
+                    Some(Acted::Done | Acted::Asked) => Ok(()),
                     Some(&Acted::WrongState(state)) => Err(QueueError::WrongState { id, state, edge: Edge::$edge }),
                     Some(Acted::NotFound) | None => Err(QueueError::NotFound { id }),
                 }
@@ -261,12 +261,47 @@ macro_rules! acts {
     };
 }
 
-acts! {
-    /// Takes a job back before it runs: scheduled or pending → cancelled.
-    Cancel cancel
-    /// Takes jobs back before they run: scheduled or pending → cancelled.
-    cancel_all;
+impl JobQueue {
+    /// Takes a job back: one that waits is cancelled and never runs, [`Acted::Done`].
+    ///
+    /// Of a running one its worker is asked, whatever process it is in: [`Acted::Asked`]. It hears of it within a second;
+    /// then `ctx.cancelled()` fires, and a handler that has not ended after the worker's
+    /// [`cancel_grace`](crate::worker::Worker::cancel_grace) is dropped where it awaits. The job is cancelled when the
+    /// attempt has ended, however it did; only where it completed before it heard of it, or all the same, it is completed.
+    ///
+    /// # Errors
+    /// [`QueueError::NotFound`]: no such job. [`QueueError::WrongState`]: the job has ended, and is untouched.
+    /// [`QueueError::Store`]: as it says.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer, and neither undoes nor half-does the act.
+    pub async fn cancel(&self, job: impl Into<JobId>) -> Result<Acted, QueueError> {
+        let id = job.into();
+        let acted = self.0.store.cancel(vec![id], self.now()).await?;
+        match acted.first() {
+            Some(&acted @ (Acted::Done | Acted::Asked)) => Ok(acted),
+            Some(&Acted::WrongState(state)) => Err(QueueError::WrongState { id, state, edge: Edge::Cancel }),
+            Some(Acted::NotFound) | None => Err(QueueError::NotFound { id }),
+        }
+    }
 
+    /// Takes jobs back, each as [`cancel`](Self::cancel) does, with an answer for each in the order given.
+    ///
+    /// # Errors
+    /// [`QueueError::Store`]; a job that can't is an answer, not an error.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answers, and neither undoes nor half-does the acts.
+    pub async fn cancel_all(
+        &self,
+        jobs: impl IntoIterator<Item = impl Into<JobId>>,
+    ) -> Result<Vec<Acted>, QueueError> {
+        let ids = jobs.into_iter().map(Into::into).collect();
+        Ok(self.0.store.cancel(ids, self.now()).await?)
+    }
+}
+
+acts! {
     /// Runs a job again that has ended: dead, cancelled or completed → pending; attempts start at 0 again, the history
     /// stays.
     Retry retry

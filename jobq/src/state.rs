@@ -39,7 +39,7 @@ pub enum Edge {
     Release,
     /// running → pending, scheduled or dead; the worker was lost.
     Rescue,
-    /// scheduled or pending → cancelled.
+    /// scheduled or pending → cancelled; running → cancelled, where the attempt does not complete before it hears of it.
     Cancel,
     /// dead, cancelled or completed → pending; attempts start at 0 again.
     Retry,
@@ -87,7 +87,7 @@ impl JobState {
             Edge::Promote | Edge::RunNow => &[Self::Scheduled],
             Edge::Claim => &[Self::Pending],
             Edge::Complete | Edge::Fail | Edge::Snooze | Edge::Release | Edge::Rescue => &[Self::Running],
-            Edge::Cancel => &[Self::Scheduled, Self::Pending],
+            Edge::Cancel => &[Self::Scheduled, Self::Pending, Self::Running],
             Edge::Retry | Edge::Delete => &[Self::Completed, Self::Dead, Self::Cancelled],
         }
     }

@@ -65,7 +65,9 @@ pub trait Store: Send + Sync + 'static {
     /// output of claims from [`OUTPUTS_KEPT`](crate::job::OUTPUTS_KEPT) back on.
     fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>>;
 
-    /// scheduled or pending → cancelled.
+    /// scheduled or pending → cancelled. Of a running job it is noted that this is wished of the lease that it runs under:
+    /// its holder hears of it by [`cancels`](Self::cancels), and any way out of running but
+    /// [`complete`](Self::complete) then is → cancelled, the attempt's outcome cancelled, whatever the settle says.
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
     /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays.
@@ -117,6 +119,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// What a worker with this set could do, without taking the write lock.
     fn due(&self, set: Arc<ClaimSet>, now: Millis) -> Answer<'_, Due>;
+
+    /// The running jobs that are to be cancelled, in no order.
+    fn cancels(&self) -> Answer<'_, Vec<Cancel>>;
 
     /// The running jobs of these workers.
     fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>>;
@@ -437,6 +442,8 @@ pub enum Settled {
 pub enum Acted {
     /// Done.
     Done,
+    /// The job runs, and whoever runs it is asked to end it. Only of a cancel.
+    Asked,
     /// The job is in a state that the act can't leave; untouched.
     WrongState(JobState),
     /// No such job in this store.
@@ -684,6 +691,17 @@ pub struct Running {
     pub backoff: Option<Backoff>,
     /// What its settle has to look at.
     pub ties: Ties,
+}
+
+/// The wish that a running job be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cancel {
+    /// The job.
+    pub id: JobId,
+    /// The lease that it runs under.
+    pub lease: Lease,
+    /// When it was first asked for.
+    pub asked_at: Millis,
 }
 
 /// A worker on its way into a store.

@@ -60,6 +60,7 @@ struct Settings {
     concurrency: usize,
     timeout: Timeout,
     grace: Duration,
+    cancel_grace: Duration,
     poll_interval: Duration,
     heartbeat: Duration,
     rescue_after: Duration,
@@ -72,6 +73,7 @@ impl Default for Settings {
             concurrency: 2,
             timeout: Timeout::After(Duration::from_secs(3600)),
             grace: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(5),
             poll_interval: Duration::from_millis(500),
             heartbeat: Duration::from_secs(5),
             rescue_after: Duration::from_secs(300),
@@ -175,6 +177,14 @@ impl Worker {
     /// How long running jobs are let run at a graceful stop before they are cancelled; by default 30 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
+        self
+    }
+
+    /// How long the handler of a job that was [cancelled](JobQueue::cancel) while it ran may take to end by itself, once
+    /// `ctx.cancelled()` has fired; by default 5 s. Then it is dropped where it awaits. A `blocking` one keeps its slot, as
+    /// [`WorkerStats::stuck`], until it returns.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.settings.cancel_grace = grace;
         self
     }
 
@@ -420,6 +430,7 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
     spawn_sweep(core, sweeps, prune);
     spawn_sweep(core, sweeps, claiming::LeaseCheck::new(core.clone()));
     spawn_sweep(core, sweeps, telling::Telling { core: core.clone() });
+    spawn_sweep(core, sweeps, claiming::CancelCheck::new(core.clone()));
     Ok(())
 }
 

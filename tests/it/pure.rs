@@ -24,7 +24,10 @@ fn every_state_is_left_by_the_edges_of_the_design_and_no_other() {
     let table = [
         (JobState::Scheduled, vec![Edge::Promote, Edge::Cancel, Edge::RunNow]),
         (JobState::Pending, vec![Edge::Claim, Edge::Cancel]),
-        (JobState::Running, vec![Edge::Complete, Edge::Fail, Edge::Snooze, Edge::Release, Edge::Rescue]),
+        (
+            JobState::Running,
+            vec![Edge::Complete, Edge::Fail, Edge::Snooze, Edge::Release, Edge::Rescue, Edge::Cancel],
+        ),
         (JobState::Completed, vec![Edge::Retry, Edge::Delete]),
         (JobState::Dead, vec![Edge::Retry, Edge::Delete]),
         (JobState::Cancelled, vec![Edge::Retry, Edge::Delete]),

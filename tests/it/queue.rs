@@ -8,9 +8,9 @@ use jobq::{
     job::{Defaults, MAX_PAYLOAD, NewJob},
     prelude::*,
     store::{
-        Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker, Next,
-        Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError,
-        Subscribed, Tx, WorkerRow,
+        Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker,
+        Next, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store,
+        StoreError, Subscribed, Tx, WorkerRow,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ impl Bench {
         let id = self.queue.enqueue(Measure { user_id: 1, email }).delay(delay).await.unwrap().id();
         match state {
             JobState::Scheduled | JobState::Pending => {}
-            JobState::Cancelled => self.queue.cancel(id).await.unwrap(),
+            JobState::Cancelled => drop(self.queue.cancel(id).await.unwrap()),
             JobState::Running | JobState::Completed | JobState::Dead => {
                 let claimed = self.claim_one().await;
                 assert_eq!(claimed.id, id);
@@ -296,6 +296,7 @@ async fn every_option_lands_in_its_own_column(bench: Bench) {
         heartbeat_at: None,
         started_at: None,
         completed_at: None,
+        cancel_asked_at: None,
         created_at: now,
         updated_at: now,
         timeout: Some(Timeout::After(secs(17))),
@@ -666,6 +667,7 @@ impl Store for Counted {
         list(filter: JobFilter) -> Vec<JobRow>;
         counts() -> Vec<Count>;
         due(set: Arc<ClaimSet>, now: i64) -> Due;
+        cancels() -> Vec<Cancel>;
         running(workers: Vec<jobq::WorkerId>) -> Vec<Running>;
         register(worker: NewWorker, now: i64) -> jobq::WorkerId;
         workers() -> Vec<WorkerRow>;
@@ -882,9 +884,9 @@ async fn every_act_works_in_its_states_and_says_why_not_in_the_others(bench: Ben
         let queue = &bench.queue;
         let verdicts = [
             (
-                queue.cancel(cancel).await,
-                "scheduled or pending jobs can be cancelled",
-                matches!(state, Scheduled | Pending),
+                queue.cancel(cancel).await.map(drop),
+                "scheduled, pending or running jobs can be cancelled",
+                !state.is_terminal(),
             ),
             (
                 queue.retry(retry).await,

@@ -1,5 +1,6 @@
 //! What a worker does: verdicts, running, trouble of the store, lost workers, stopping.
 
+mod cancelling;
 mod flat_out;
 pub(crate) mod ground;
 mod lost;

@@ -6,9 +6,9 @@
 use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
-        Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
-        JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
+        Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
+        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Release, Rescue, Retention,
+        Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -237,6 +237,10 @@ impl Store for MemoryStore {
 
     fn due(&self, set: Arc<ClaimSet>, _: Millis) -> Answer<'_, Due> {
         self.read(|tables| tables.due(&set))
+    }
+
+    fn cancels(&self) -> Answer<'_, Vec<Cancel>> {
+        self.read(Tables::cancels)
     }
 
     fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>> {

@@ -26,9 +26,9 @@ use self::{
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
-        Acted, Answer, Attention, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure,
-        JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
+        Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
+        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention,
+        Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
     },
     time::Millis,
 };
@@ -317,7 +317,7 @@ impl Store for SqliteStore {
                 }
                 after = last;
             }
-            self.act(1, move |desk| desk.forget_workers(now)).await?;
+            self.act(1, move |desk| desk.forget_the_gone(now)).await?;
             Ok(pruned)
         })
     }
@@ -376,6 +376,11 @@ impl Store for SqliteStore {
 
     fn due(&self, set: Arc<ClaimSet>, _now: Millis) -> Answer<'_, Due> {
         self.sentry.read(move |db| read::due(db, &set))
+    }
+
+    fn cancels(&self) -> Answer<'_, Vec<Cancel>> {
+        let tag = self.tag;
+        self.sentry.read(move |db| read::cancels(db, tag))
     }
 
     fn running(&self, workers: Vec<WorkerId>) -> Answer<'_, Vec<Running>> {

@@ -1,4 +1,4 @@
-//! The claiming task: one standing claim for the free slots, and the check that what runs is still ours.
+//! The claiming task: one standing claim for the free slots; and the checks that what runs is still ours, and wanted.
 
 use super::core::{Core, Held, Stop, is_final, while_it_grows};
 use crate::{
@@ -7,9 +7,12 @@ use crate::{
     store::{Claim, Claimed, StoreError},
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
+use tokio::sync::watch;
 
-/// How often the store is asked whether jobs that run here are still ours.
+/// How often the store is asked whether jobs that run here are still ours, and wanted.
 const LEASE_CHECK: Duration = Duration::from_millis(750);
+/// Between two looks at what is to be cancelled there is at least this, however often the store changes.
+const CANCELS_APART: Duration = Duration::from_millis(100);
 /// Where there are more slots than twice this, a claim takes half of them at most: one half runs while the other is
 /// settled and claimed, and neither the writing thread nor the runtime waits for the other.
 const FEW: usize = 32;
@@ -174,6 +177,71 @@ impl LeaseCheck {
         {
             tracing::warn!(id = %held.id(), job_type = held.entry.job_type, lease = held.lease(), left_out, "a running job is no longer ours: its handler is told to stop");
         }
+    }
+}
+
+/// Tells handlers whose job somebody has cancelled, and has those dropped that do not end in the grace.
+pub(super) struct CancelCheck {
+    core: Arc<Core>,
+    changed: watch::Receiver<u64>,
+    /// Who was told, and when the grace is over.
+    told: Vec<(Held, Duration)>,
+}
+
+impl CancelCheck {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        let changed = core.store().changed();
+        Self { core, changed, told: Vec::new() }
+    }
+
+    /// Until something may have changed: the store, but no more often than that, or a grace.
+    async fn wait(&mut self) {
+        let clock = self.core.clock().clone();
+        let began = clock.steady();
+        let grace = self.told.iter().map(|(_, until)| *until).min();
+        let until = began.saturating_add(LEASE_CHECK).min(grace.unwrap_or(Duration::MAX));
+        tokio::select! {
+            () = clock.sleep_until(until) => {}
+            Ok(()) = self.changed.changed() => clock.sleep_until(began.saturating_add(CANCELS_APART)).await,
+        }
+    }
+
+    async fn check(&mut self) -> Result<(), StoreError> {
+        let mut held = self.core.held();
+        if held.is_empty() {
+            self.told.clear();
+            return Ok(());
+        }
+        self.changed.mark_unchanged();
+        let cancels = self.core.store().cancels().await?;
+        let now = self.core.clock().steady();
+        let unwanted: HashSet<_> = cancels.iter().map(|wish| (wish.id, wish.lease)).collect();
+        held.retain(|held| unwanted.contains(&(held.id(), held.lease())));
+        for held in held {
+            if held.orders.take_back() {
+                tracing::info!(id = %held.id(), job_type = held.entry.job_type, "a running job was cancelled: its handler is told to stop");
+                self.told.push((held, now.saturating_add(self.core.settings().cancel_grace)));
+            }
+        }
+        self.told.retain(|(held, until)| {
+            let waits = self.core.still_holds(held) && now < *until;
+            if !waits {
+                held.orders.give(Order::TakenBack);
+            }
+            waits
+        });
+        Ok(())
+    }
+}
+
+impl Sweep for CancelCheck {
+    const NAME: &'static str = "cancel check";
+
+    fn round(&mut self) -> Round<'_> {
+        Box::pin(async {
+            self.wait().await;
+            self.check().await
+        })
     }
 }
 

@@ -177,7 +177,7 @@ pub(super) struct Counters {
 pub struct WorkerStats {
     /// Jobs that run.
     pub running: usize,
-    /// Those of them that are `blocking`, past their time-out or lease, and have not returned.
+    /// Those of them that are `blocking`, past their time-out, lease or cancel, and have not returned.
     pub stuck: usize,
     /// Jobs that have ended and whose end is not stored yet.
     pub unsettled: usize,

@@ -4,8 +4,8 @@ use super::op::{Act, Ended, Op, Pick, QUEUES, Said, Spec, TYPES, WORKERS, Way};
 use jobq::{
     job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, WorkerId},
     store::{
-        Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Pause, Paused,
-        Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
+        Cancel, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Pause,
+        Paused, Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -133,6 +133,9 @@ impl Pair {
         alike(model.pauses().await, other.pauses().await)?;
         let set = Arc::new(ClaimSet { job_types: chosen(&TYPES, u8::MAX), queues: None });
         alike(model.due(set.clone(), self.now).await, other.due(set, self.now).await)?;
+        let cancels = self.model.store.cancels().await;
+        let others = self.other.store.cancels().await;
+        alike(self.model.cancels(cancels), self.other.cancels(others))?;
         for worker in 0..WORKERS {
             let held = self.model.store.running(vec![self.model.workers[worker]]).await;
             let held_by_other = self.other.store.running(vec![self.other.workers[worker]]).await;
@@ -313,6 +316,13 @@ impl Side {
     fn claimed(&self, jobs: Result<Vec<Claimed>, StoreError>) -> Result<Vec<(usize, Claimed)>, StoreError> {
         let named = |job: Claimed| (self.place(job.id), Claimed { id: nameless(), ..job });
         jobs.map(|jobs| jobs.into_iter().map(named).collect())
+    }
+
+    fn cancels(&self, cancels: Result<Vec<Cancel>, StoreError>) -> Result<Vec<(usize, Cancel)>, StoreError> {
+        let named = |wish: Cancel| (self.place(wish.id), Cancel { id: nameless(), ..wish });
+        let mut cancels: Vec<_> = cancels?.into_iter().map(named).collect();
+        cancels.sort();
+        Ok(cancels)
     }
 
     fn running(&self, jobs: Result<Vec<Running>, StoreError>) -> Result<Vec<(usize, Running)>, StoreError> {

@@ -41,6 +41,8 @@ const HOT: &[(&str, &str)] = &[
     ("archive", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("leave", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("ask_cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("outcome", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("late", "USING PRIMARY KEY (job=? AND lease=?)"),
     ("progress", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("holds", "USING INTEGER PRIMARY KEY (rowid=?)"),

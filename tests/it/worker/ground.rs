@@ -471,6 +471,7 @@ rig! {
     list(filter: JobFilter) -> Vec<JobRow>;
     counts() -> Vec<Count>;
     due(set: Arc<ClaimSet>, now: i64) -> Due;
+    cancels() -> Vec<Cancel>;
     running(workers: Vec<WorkerId>) -> Vec<Running>;
     register(worker: NewWorker, now: i64) -> WorkerId;
     workers() -> Vec<WorkerRow>;

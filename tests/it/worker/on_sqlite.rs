@@ -185,8 +185,8 @@ struct Judge {
 }
 
 impl Judge {
-    /// Its sweeps, each of which sleeps between two rounds: promotion, rescue, prune, lease check.
-    const SWEEPS: usize = 4;
+    /// Its sweeps, each of which sleeps between two rounds: promotion, rescue, prune, lease check, cancel check.
+    const SWEEPS: usize = 5;
 
     /// With the default times. The kernel's word on `holder`'s life is taken from it.
     async fn on(file: &File) -> Self {

@@ -273,7 +273,7 @@ async fn a_wait_that_was_dropped_or_is_over_keeps_no_store_open() {
 
 /// The job of the child of this name, as its payload and output are.
 #[job(type = "held")]
-async fn held_by_the_child(n: u64) -> Result<u64, String> {
+pub async fn held_by_the_child(n: u64) -> Result<u64, String> {
     unreachable!("{n} is run by the child")
 }
 

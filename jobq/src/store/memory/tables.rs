@@ -7,9 +7,9 @@ use crate::{
     },
     state::{Edge, JobState},
     store::{
-        Acted, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker, Next,
-        Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Subscribed, Ties,
-        WorkerRow,
+        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker,
+        Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Subscribed,
+        Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -34,6 +34,8 @@ pub(super) struct Tables {
     standing: Vec<Standing>,
     pauses: BTreeMap<Paused, Pause>,
     subscriptions: BTreeSet<Subscribed>,
+    /// By row; one whose lease is over counts for nothing.
+    cancels: BTreeMap<i64, Cancel>,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -58,6 +60,7 @@ impl Tables {
             standing: Vec::new(),
             pauses: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
+            cancels: BTreeMap::new(),
             last_row: 0,
             last_worker: 0,
             moves: 0,
@@ -103,6 +106,7 @@ impl Tables {
             heartbeat_at: None,
             started_at: None,
             completed_at: None,
+            cancel_asked_at: None,
             created_at: now,
             updated_at: now,
             timeout: new.timeout,
@@ -213,9 +217,10 @@ impl Tables {
         report: Option<Late>,
         change: impl FnOnce(&mut JobRow) -> Option<Attempt>,
     ) -> Settled {
-        let Some(job) = self.find(id) else {
+        let Some(job) = self.jobs.get_mut(&id.row()).filter(|job| job.id == id) else {
             return Settled::Gone;
         };
+        let before = (job.attempts, job.run_at);
         if job.state != JobState::Running || job.lease != lease {
             let attempt = self.history.get_mut(&id.row()).and_then(|history| history.get_mut(&lease));
             if let Some(attempt) = attempt {
@@ -223,7 +228,18 @@ impl Tables {
             }
             return Settled::LeaseLost;
         }
-        let attempt = change(job);
+        let mut attempt = change(job);
+        if job.state != JobState::Completed
+            && self.cancels.get(&id.row()).is_some_and(|wish| wish.lease == lease)
+        {
+            // Whatever the settle said: an attempt was made, and there is to be no other.
+            let (attempts, run_at) = before;
+            (job.attempts, job.run_at) = (attempts, run_at);
+            finish(job, JobState::Cancelled, job.updated_at);
+            if let Some(attempt) = &mut attempt {
+                attempt.outcome = AttemptOutcome::Cancelled;
+            }
+        }
         self.moves += 1;
         self.archive(id, attempt);
         Settled::Applied
@@ -317,7 +333,16 @@ impl Tables {
         Acted::Done
     }
 
+    /// A running job is its worker's: it is asked.
     pub(super) fn cancel(&mut self, id: JobId, now: Millis) -> Acted {
+        if let Some(&mut JobRow { state: JobState::Running, lease, .. }) = self.find(id) {
+            let wish = self.cancels.entry(id.row()).or_insert(Cancel { id, lease, asked_at: now });
+            if wish.lease != lease {
+                *wish = Cancel { id, lease, asked_at: now };
+            }
+            self.moves += 1;
+            return Acted::Asked;
+        }
         self.act(id, Edge::Cancel, |job| {
             finish(job, JobState::Cancelled, now);
             None
@@ -375,7 +400,8 @@ impl Tables {
     fn shown(&self, job: &JobRow) -> JobRow {
         let holder =
             job.worker.filter(|_| job.state == JobState::Running).and_then(|id| self.workers.get(&id));
-        JobRow { heartbeat_at: holder.map(|worker| worker.heartbeat_at), ..job.clone() }
+        let cancel_asked_at = self.wish(job).map(|wish| wish.asked_at);
+        JobRow { heartbeat_at: holder.map(|worker| worker.heartbeat_at), cancel_asked_at, ..job.clone() }
     }
 
     pub(super) fn outcome(&self, id: JobId) -> Option<Outcome> {
@@ -434,6 +460,16 @@ impl Tables {
             next_run_at: scheduled.map(|job| job.run_at).min(),
             next_resume_at: self.pauses.values().filter_map(|pause| pause.ends_at).min(),
         }
+    }
+
+    /// The wish that this job be cancelled, while it runs under the lease that is meant.
+    fn wish(&self, job: &JobRow) -> Option<Cancel> {
+        let wish = self.cancels.get(&job.id.row()).copied()?;
+        (job.state == JobState::Running && job.lease == wish.lease).then_some(wish)
+    }
+
+    pub(super) fn cancels(&self) -> Vec<Cancel> {
+        self.jobs.values().filter_map(|job| self.wish(job)).collect()
     }
 
     pub(super) fn running(&self, workers: &[WorkerId]) -> Vec<Running> {

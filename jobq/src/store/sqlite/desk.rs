@@ -40,6 +40,8 @@ pub(super) struct Desk {
     pub(super) tag: u32,
     lanes: Lanes,
     inserts: Inserts,
+    /// For which lease of which row it is wished that it be cancelled; `None`: not known.
+    wishes: Option<BTreeMap<i64, Lease>>,
     /// Pending rows that were damaged by hand so that they can't be claimed, and why; left out until somebody writes.
     damaged: BTreeMap<i64, String>,
     /// Whether the latest of them is still to be told of.
@@ -83,6 +85,7 @@ impl Desk {
             tag,
             lanes: Lanes::default(),
             inserts: Inserts::default(),
+            wishes: None,
             damaged: BTreeMap::new(),
             found_damage: false,
             registered: Vec::new(),
@@ -102,6 +105,7 @@ impl Desk {
     pub(super) fn doubt(&mut self) {
         self.lanes.doubt();
         self.inserts.doubt();
+        self.wishes = None;
         self.damaged.clear();
     }
 
@@ -109,6 +113,7 @@ impl Desk {
     pub(super) fn undo(&mut self) {
         self.lanes.doubt();
         self.inserts.doubt();
+        self.wishes = None;
         for worker in self.registered.drain(..) {
             self.side_car.free(worker);
         }
@@ -175,20 +180,29 @@ impl Desk {
     fn leave_one(&mut self, end: &Leave, now: Millis) -> rusqlite::Result<Settled> {
         let error = end.error.as_deref().map(|text| cut(text, MAX_ERROR));
         let (id, lease, created_at) = (end.id.row(), end.lease, end.id.created_at());
-        let archive = params![id, lease, created_at, end.outcome.code(), error, now];
+        let unwanted = self.is_ours(end.id) && self.is_unwanted(id, lease)?;
+        let (outcome, next) = match unwanted {
+            true => (AttemptOutcome::Cancelled, Some(Next::Cancelled)),
+            false => (end.outcome, end.next),
+        };
+        let archive = params![id, lease, created_at, outcome.code(), error, now];
         if !self.is_ours(end.id) || self.db.prepare_cached(sql!("archive"))?.execute(archive)? == 0 {
             return self.late(end.id, lease, end.outcome, error.as_deref(), now);
         }
-        let (state, run_at) = match end.next {
+        let (state, run_at) = match next {
             Some(Next::At(at)) if at > now => (JobState::Scheduled, Some(at)),
             Some(Next::At(at)) => (JobState::Pending, Some(at)),
             Some(Next::Dead) => (JobState::Dead, None),
             Some(Next::Cancelled) => (JobState::Cancelled, None),
             Some(Next::AsBefore) | None => (JobState::Pending, None),
         };
-        let given_back = i64::from(!end.outcome.counts());
+        let given_back = i64::from(!outcome.counts());
         let leave = params![id, lease, state.code(), run_at, given_back, error, now];
         self.db.prepare_cached(sql!("leave"))?.execute(leave)?;
+        if unwanted {
+            self.execute(sql!("forget_cancel"), [id])?;
+            self.wishes = None;
+        }
         self.forget(id, lease)?;
         self.stirred |= state == JobState::Pending || end.ties.limited;
         self.touched = true;
@@ -258,7 +272,26 @@ impl Desk {
 
     pub(super) fn cancel(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
         self.at(now);
-        self.act(ids, |desk, id| desk.execute(sql!("cancel"), params![id.row(), id.created_at(), now]))
+        let mut answers =
+            self.act(ids, |desk, id| desk.execute(sql!("cancel"), params![id.row(), id.created_at(), now]))?;
+        for (id, answer) in ids.iter().zip(&mut answers) {
+            if *answer == Acted::WrongState(JobState::Running) {
+                self.execute(sql!("ask_cancel"), params![id.row(), id.created_at(), now])?;
+                *answer = Acted::Asked;
+                (self.wishes, self.touched) = (None, true);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Whether it is wished of this lease that its job be cancelled.
+    fn is_unwanted(&mut self, row: i64, lease: Lease) -> rusqlite::Result<bool> {
+        if self.wishes.is_none() {
+            let mut wishes = self.db.prepare_cached(sql!("wishes"))?;
+            let wishes = wishes.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.wishes = Some(wishes.collect::<Result<_, _>>()?);
+        }
+        Ok(self.wishes.as_ref().is_some_and(|wishes| wishes.get(&row) == Some(&lease)))
     }
 
     pub(super) fn retry(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
@@ -348,8 +381,10 @@ impl Desk {
         Ok((pruned, rows.len()))
     }
 
-    /// Workers that have been gone for a day are of no use to anybody.
-    pub(super) fn forget_workers(&mut self, now: Millis) -> rusqlite::Result<()> {
+    /// Workers that have been gone for a day, and wishes whose lease is over, are of no use to anybody.
+    pub(super) fn forget_the_gone(&mut self, now: Millis) -> rusqlite::Result<()> {
+        self.wishes = None;
+        self.execute(sql!("forget_cancels"), [])?;
         self.execute(sql!("forget_workers"), [now]).map(drop)
     }
 

@@ -9,8 +9,8 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, WorkerId},
     state::JobState,
     store::{
-        Answer, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Subscribed, Ties,
-        WorkerRow,
+        Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Subscribed,
+        Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -121,6 +121,7 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         total_items: row.get(21)?,
         result: text(row, 22)?,
         error: text(row, 23)?,
+        cancel_asked_at: row.get(24)?,
     })
 }
 
@@ -248,6 +249,16 @@ pub(super) fn subscriptions(db: &Connection) -> rusqlite::Result<Vec<Subscribed>
             })
         })?
         .collect()
+}
+
+pub(super) fn cancels(db: &Connection, tag: u32) -> rusqlite::Result<Vec<Cancel>> {
+    let mut wishes = db.prepare_cached(sql!("cancels"))?;
+    let live = wishes.query_map([], |row| {
+        let (job, lease, asked_at) = (row.get(0)?, row.get(2)?, row.get(3)?);
+        let created_at: Option<Millis> = row.get(1)?;
+        Ok(created_at.map(|created_at| Cancel { id: JobId::compose(created_at, job, tag), lease, asked_at }))
+    })?;
+    live.filter_map(Result::transpose).collect()
 }
 
 pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqlite::Result<Vec<Running>> {
