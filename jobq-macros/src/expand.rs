@@ -19,7 +19,8 @@ use syn::{Attribute, LitStr, ext::IdentExt, spanned::Spanned};
 /// `None`: there is no name for the payload.
 pub(crate) fn expand(options: &Options, item: &Item, mistakes: &mut Mistakes) -> Option<TokenStream> {
     let expansion = Expansion::of(options, item, mistakes)?;
-    let parts = [expansion.payload(), expansion.job(), expansion.function(), expansion.entry()];
+    let parts =
+        [expansion.payload(), expansion.job(), expansion.function(), expansion.call(), expansion.entry()];
     Some(parts.into_iter().collect())
 }
 
@@ -200,6 +201,32 @@ impl<'a> Expansion<'a> {
         }
     }
 
+    /// How a worker calls the function: with a payload that it has read and what it lends.
+    fn call(&self) -> TokenStream {
+        let Self { item, private, payload, beside, .. } = self;
+        let name = &item.name;
+        let [ctx, lent] = ["ctx", "lent"].map(local);
+        let arguments = item.params.iter().map(|Param { kind, name, lent: ty, .. }| match kind {
+            Kind::Payload => quote!(self.#name),
+            Kind::Context => quote!(#ctx),
+            Kind::DataRef => quote!(#private::lend::<#ty>(#lent)?),
+            Kind::DataOwned => quote_spanned!(ty.span()=> #private::lend_clone::<#ty>(#lent)?),
+        });
+        let (of_ctx, of_lent) = (unused(&ctx, item, Kind::is_context), unused(&lent, item, Kind::is_data));
+        quote! {
+            #beside
+            impl #private::CallJob for #payload {
+                fn call<'a>(
+                    self,
+                    #of_ctx: &'a #private::JobContext,
+                    #of_lent: &'a #private::DataMap,
+                ) -> #private::Result<#private::Call<'a, Self>, #private::JobError> {
+                    #private::Ok(#name(#(#arguments),*))
+                }
+            }
+        }
+    }
+
     /// The hidden entry, by which every worker that is linked with it knows the job.
     fn entry(&self) -> TokenStream {
         let Self { options, item, private, payload, job_type, beside, .. } = self;
@@ -208,20 +235,11 @@ impl<'a> Expansion<'a> {
         let backoff = backoff_tokens(options.backoff.as_ref(), private);
         let data = item.params.iter().filter_map(|param| {
             let lent = &param.lent;
-            matches!(param.kind, Kind::DataRef | Kind::DataOwned)
-                .then(|| quote!(#private::DataNeed::of::<#lent>()))
+            param.kind.is_data().then(|| quote!(#private::DataNeed::of::<#lent>()))
         });
         let on = options.on.iter().map(|on| subscription(on, payload, private));
-        // Hidden from the names that the user wrote, whatever they are.
-        let local = |name| Ident::new(name, Span::mixed_site());
-        let (text, job, ctx, lent) = (local("text"), local("job"), local("ctx"), local("lent"));
-        let arguments = item.params.iter().map(|Param { kind, name, lent: ty, .. }| match kind {
-            Kind::Payload => quote!(#job.#name),
-            Kind::Context => quote!(#ctx),
-            Kind::DataRef => quote!(#private::lend::<#ty>(#lent)?),
-            Kind::DataOwned => quote_spanned!(ty.span()=> #private::lend_clone::<#ty>(#lent)?),
-        });
-        let call = quote!(#name(#(#arguments),*).await);
+        let [text, job, ctx, lent] = ["text", "job", "ctx", "lent"].map(local);
+        let call = quote!(#private::CallJob::call(#job, #ctx, #lent)?.await);
         let returned = &item.output;
         let stored = match item.wrong_output {
             true => quote!(#private::stored::<()>(#call)),
@@ -253,6 +271,16 @@ impl<'a> Expansion<'a> {
             };
         }
     }
+}
+
+/// A name in expanded code, hidden from those that the user wrote, whatever they are.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+/// The local where a parameter of the function asks for it, else `_`.
+fn unused(local: &Ident, item: &Item, asks: fn(Kind) -> bool) -> TokenStream {
+    if item.params.iter().any(|param| asks(param.kind)) { quote!(#local) } else { quote!(_) }
 }
 
 /// `send_welcome_email` → `SendWelcomeEmail`.

@@ -1,9 +1,11 @@
-//! The `#[job]` attribute of jobq, and its derives. Use them through the crate `jobq`, which re-exports it.
+//! The attributes of jobq, `#[job]` and `#[jobq::test]`, and its derives. Use them through the crate `jobq`, which
+//! re-exports them.
 
 mod args;
 mod event;
 mod expand;
 mod item;
+mod test;
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
@@ -318,6 +320,37 @@ pub fn event(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let tokens = event::expand(item.into(), &mut mistakes);
     let mistakes = mistakes.into_tokens();
     quote::quote!(#tokens #mistakes).into()
+}
+
+/// Makes an async function a test with a queue of its own, which is its scope: what the test and its jobs enqueue without
+/// `.on(&queue)` goes there, and parallel tests never share one.
+///
+/// ```
+/// # use jobq::{assert_enqueued, prelude::*, testing::TestQueue};
+/// #[job]
+/// async fn greet(name: String) {
+///     println!("Hello, {name}!");
+/// }
+///
+/// #[jobq::test]
+/// async fn ada_is_greeted(queue: TestQueue) {
+///     greet.enqueue("Ada".into()).await.unwrap();
+///     assert_enqueued!(queue, Greet { name } if name == "Ada");
+///     queue.drain().await.assert_ok();
+/// }
+/// ```
+///
+/// The parameter, a `TestQueue`, may be left out, and the test may return whatever a `#[test]` may. It runs on a tokio
+/// runtime of its own, one thread, timers and sockets included; the crate under test needs no tokio of its own for it.
+/// Attributes such as `#[ignore]` and `#[should_panic]` hold as ever.
+///
+/// # Options
+/// - `#[jobq::test(sqlite)]`: the queue is in a SQLite file in a directory of its own, which is removed after the test.
+///   Without it, it is in memory.
+/// - `crate = my_jobq`: where jobq is known by another name.
+#[proc_macro_attribute]
+pub fn test(options: proc_macro::TokenStream, function: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    test::expand(options.into(), function.into()).into()
 }
 
 /// Parse → check → expand. Whatever is wrong, the user's function is in the answer, so that its callers still find it.

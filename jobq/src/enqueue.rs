@@ -42,7 +42,7 @@ mod many;
 mod options;
 mod raw;
 
-pub use function::{Call, EnqueueExt, JobFn, JobSet};
+pub use function::{Call, CallJob, EnqueueExt, JobFn, JobSet};
 pub use handle::JobHandle;
 pub use many::{EnqueueAll, EnqueueAllError};
 pub(crate) use options::Options;

@@ -187,6 +187,9 @@ impl Terms {
 /// A future on its way to a thread of its own.
 pub type Body = Pin<Box<dyn Future<Output = Ending> + Send>>;
 
+/// Sees each attempt's end, before it is stored.
+pub(crate) type Watch = Arc<dyn Fn(&Claimed, &Verdict) + Send + Sync>;
+
 /// Runs claimed jobs; touches no store.
 pub struct Executor {
     data: Arc<DataMap>,
@@ -194,6 +197,7 @@ pub struct Executor {
     timeout: Timeout,
     scope: Box<dyn Fn(Body) -> Body + Send + Sync>,
     threads: Threads,
+    watch: Option<Watch>,
 }
 
 impl Executor {
@@ -205,7 +209,13 @@ impl Executor {
         timeout: Timeout,
         scope: impl Fn(Body) -> Body + Send + Sync + 'static,
     ) -> Self {
-        Self { data, clock, timeout, scope: Box::new(scope), threads: Threads::default() }
+        Self { data, clock, timeout, scope: Box::new(scope), threads: Threads::default(), watch: None }
+    }
+
+    /// The same, and `watch` sees how each attempt ends.
+    pub(crate) fn watched(mut self, watch: Option<Watch>) -> Self {
+        self.watch = watch;
+        self
     }
 
     /// Runs one attempt to its end, whatever its handler does, and says what follows.
@@ -219,7 +229,11 @@ impl Executor {
             false => outlived(pin!(self.in_place(entry, ctx))).await,
         };
         let ending = if ctx.is_unwanted() { unwanted(ending) } else { ending };
-        self.conclude(ending, entry, ctx.job())
+        let verdict = self.conclude(ending, entry, ctx.job());
+        if let Some(watch) = &self.watch {
+            watch(ctx.job(), &verdict);
+        }
+        verdict
     }
 
     fn conclude(&self, ending: Ending, entry: &JobEntry, job: &Claimed) -> Verdict {

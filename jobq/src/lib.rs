@@ -45,6 +45,7 @@
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
 //! - what a job may know and say: [`JobContext`], [`JobError`]; how far it is and what it wrote: [`JobQueue::output`];
+//! - to test jobs: [`testing`], [`#[jobq::test]`](macro@test), [`assert_enqueued!`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
 //! # The log
@@ -65,10 +66,11 @@ pub mod registry;
 pub mod retry;
 pub mod state;
 pub mod store;
+pub mod testing;
 pub mod time;
 pub mod worker;
 
-pub use jobq_macros::{Event, job};
+pub use jobq_macros::{Event, job, test};
 
 pub use context::JobContext;
 pub use enqueue::{

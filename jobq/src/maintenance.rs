@@ -242,7 +242,7 @@ impl Promotion {
         if self.polled && due.pending && asking % 2 == 1 && asking == self.asking.now() {
             self.store.withdraw(self.identity.id());
         }
-        match due.next_run_at.into_iter().chain(due.next_resume_at).min() {
+        match due.next_at() {
             Some(at) if at > now => Ok(Some(Duration::from_millis(at.abs_diff(now)))),
             Some(_) if promote_due(&*self.store, &*self.clock).await? > 0 => Ok(Some(Duration::ZERO)),
             _ => Ok(None),

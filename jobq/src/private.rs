@@ -1,10 +1,11 @@
 //! What expanded code may name, and nothing else. Not part of the public API; it changes without notice.
 
 pub use crate::{
-    enqueue::Call,
+    context::JobContext,
+    enqueue::{Call, CallJob},
     event::Event,
-    job::{Defaults, Job, Timeout},
-    registry::{BackoffPolicy, DataNeed, JobEntry, Subscription, check},
+    job::{Defaults, Job, JobError, Timeout},
+    registry::{BackoffPolicy, DataMap, DataNeed, JobEntry, Subscription, check},
     retry::Backoff,
 };
 pub use ::inventory;
@@ -15,14 +16,14 @@ pub use std::{
     fmt::{self, Debug, Formatter},
     format, line, module_path,
     option::Option::{self, Some},
-    result::Result::Ok,
+    result::Result::{self, Ok},
     string::String,
     time::Duration,
 };
 
 use crate::{
-    job::{JobError, Return},
-    registry::{DataMap, DecodeError, MapFn},
+    job::Return,
+    registry::{DecodeError, MapFn},
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -11,11 +11,12 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 /// One linked `#[job]` function, its type forgotten.
+#[derive(Clone, Copy)]
 pub struct JobEntry {
     /// The stored name.
     pub job_type: &'static str,
@@ -91,13 +92,13 @@ pub struct Subscription {
 pub type MapFn = fn(&dyn Any) -> Result<Vec<String>, serde_json::Error>;
 
 /// Values that a worker lends to its jobs, one of each type.
-#[derive(Default)]
-pub struct DataMap(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
+#[derive(Clone, Default)]
+pub struct DataMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl DataMap {
     /// Provides a value; a second one of the same type replaces the first.
     pub fn insert<T: Any + Send + Sync>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), Box::new(value));
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
     /// The value of this type.

@@ -593,6 +593,13 @@ pub struct Due {
     pub next_resume_at: Option<Millis>,
 }
 
+impl Due {
+    /// When there is something to do by the clock alone; in the past: now.
+    pub fn next_at(&self) -> Option<Millis> {
+        self.next_run_at.into_iter().chain(self.next_resume_at).min()
+    }
+}
+
 /// What a pause is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "name")]

@@ -16,7 +16,7 @@
 
 use crate::{
     enqueue::JobSet,
-    executor::Executor,
+    executor::{Executor, Watch},
     job::{Timeout, WorkerId},
     maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat, trouble_wait},
     queue::{EnvError, JobQueue, check_queue_name, environment},
@@ -51,6 +51,8 @@ pub struct Worker {
     jobs: Option<Vec<&'static str>>,
     expected: Vec<&'static str>,
     settings: Settings,
+    own: Option<Registry>,
+    watch: Option<Watch>,
 }
 
 /// How a worker works.
@@ -90,7 +92,15 @@ impl Worker {
             jobs: None,
             expected: Vec::new(),
             settings: Settings::default(),
+            own: None,
+            watch: None,
         }
+    }
+
+    /// The worker of a test: knows exactly these jobs, whether they are linked as they are or not, lends this data, and
+    /// `watch` sees how each attempt ends.
+    pub(crate) fn watched(queue: &JobQueue, known: Registry, data: DataMap, watch: Watch) -> Self {
+        Self { data, own: Some(known), watch: Some(watch), ..Self::new(queue) }
     }
 
     /// A worker as the environment says; `None` where `WORKER_ENABLED` says that there is to be none.
@@ -257,9 +267,10 @@ impl Worker {
     fn known(&self) -> Result<Registry, WorkerError> {
         let linked = Registry::linked()?;
         linked.pick(&self.expected)?;
-        let known = match &self.jobs {
-            Some(jobs) => linked.pick(jobs)?,
-            None => linked.clone(),
+        let known = match (&self.own, &self.jobs) {
+            (Some(own), _) => own.clone(),
+            (None, Some(jobs)) => linked.pick(jobs)?,
+            (None, None) => linked.clone(),
         };
         if known.is_empty() {
             tracing::warn!(
@@ -370,7 +381,7 @@ async fn work(core: &Arc<Core>, drains: bool) -> Result<(), StoreError> {
 
 /// Signs in; trouble of the store is waited out. `None`: nobody waits for it any more.
 async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Option<Arc<Core>>, WorkerError> {
-    let Worker { queue, data, settings, .. } = worker;
+    let Worker { queue, data, settings, watch, .. } = worker;
     let (store, clock) = (queue.store().clone(), queue.clock().clone());
     let mut failures = 0;
     let id = loop {
@@ -390,7 +401,7 @@ async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Optio
     tracing::info!(worker = %id, store = store.describe(), jobs, concurrency, "the worker has started");
     let key = core::next_key();
     let scope = core::scope(key, queue.clone());
-    let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope);
+    let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope).watched(watch);
     let identity = Identity::new(settings.sign(), id);
     Ok(Some(Core::new(key, queue, settings, known, identity, executor)))
 }

@@ -12,6 +12,7 @@ mod pure;
 mod queue;
 mod registry;
 mod sqlite;
+mod testing;
 mod tidy;
 mod worker;
 

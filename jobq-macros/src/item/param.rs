@@ -37,6 +37,16 @@ pub(crate) enum Kind {
     DataOwned,
 }
 
+impl Kind {
+    pub(crate) fn is_context(self) -> bool {
+        self == Self::Context
+    }
+
+    pub(crate) fn is_data(self) -> bool {
+        matches!(self, Self::DataRef | Self::DataOwned)
+    }
+}
+
 impl Param {
     /// `None`: no field of any payload could hold it.
     pub(super) fn check(

@@ -1,7 +1,11 @@
 //! What a job function is: the function that returns a Call, and gets its `enqueue` from it.
 
 use super::{Enqueue, EnqueueAll, Options};
-use crate::job::Job;
+use crate::{
+    context::JobContext,
+    job::{Job, JobError},
+    registry::DataMap,
+};
 use std::{
     fmt,
     future::Future,
@@ -35,6 +39,19 @@ impl<J: Job> fmt::Debug for Call<'_, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Call({})", J::TYPE)
     }
+}
+
+/// A payload that knows its function: every payload that `#[job]` has written.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the payload of a job function",
+    label = "a payload that `#[job]` has written is expected here"
+)]
+pub trait CallJob: Job {
+    /// The call of the function with this payload and what a worker lends.
+    ///
+    /// # Errors
+    /// A value that a `#[data]` parameter asks for is not there.
+    fn call<'a>(self, ctx: &'a JobContext, lent: &'a DataMap) -> Result<Call<'a, Self>, JobError>;
 }
 
 /// Every function that returns a [`Call`]: the functions that `#[job]` was put on, and no others.

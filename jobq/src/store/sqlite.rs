@@ -50,6 +50,12 @@ const PRUNE_ROWS: usize = 500;
 /// Lines of output that one act writes at most, so that a transaction stays short.
 const NOTE_LINES: usize = 2_000;
 
+/// A process keeps a file open for each database that it has ever used. This one, the files of a test's database, was
+/// deleted: its file is closed.
+pub(crate) fn forget(path: &Path) {
+    SideCar::forget(path);
+}
+
 /// Jobs in a SQLite file.
 ///
 /// Cheap to share behind an `Arc`. Dropping the last one ends its threads after what they were told before.

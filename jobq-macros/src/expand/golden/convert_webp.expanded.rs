@@ -39,6 +39,19 @@ fn convert_webp(media_id: u64) -> ::jobq::private::Call<'static, ConvertWebp> {
     )
 }
 #[cfg(feature = "images")]
+impl ::jobq::private::CallJob for ConvertWebp {
+    fn call<'a>(
+        self,
+        _: &'a ::jobq::private::JobContext,
+        _: &'a ::jobq::private::DataMap,
+    ) -> ::jobq::private::Result<
+        ::jobq::private::Call<'a, Self>,
+        ::jobq::private::JobError,
+    > {
+        ::jobq::private::Ok(convert_webp(self.media_id))
+    }
+}
+#[cfg(feature = "images")]
 const _: () = {
     ::jobq::private::inventory::submit!(::jobq::private::JobEntry {
         job_type: "convert_webp",
@@ -72,7 +85,7 @@ const _: () = {
                 ::jobq::private::Box::pin(async move {
                     ::jobq::private::stored::<
                         Result<(), String>,
-                    >(convert_webp(job.media_id).await)
+                    >(::jobq::private::CallJob::call(job, ctx, lent)?.await)
                 }),
             )
         },

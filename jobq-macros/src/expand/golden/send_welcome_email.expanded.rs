@@ -59,6 +59,25 @@ pub fn send_welcome_email<'job>(
         ::jobq::private::Box::pin(__send_welcome_email(ctx, mailer, user_id, email)),
     )
 }
+impl ::jobq::private::CallJob for SendWelcomeEmail {
+    fn call<'a>(
+        self,
+        ctx: &'a ::jobq::private::JobContext,
+        lent: &'a ::jobq::private::DataMap,
+    ) -> ::jobq::private::Result<
+        ::jobq::private::Call<'a, Self>,
+        ::jobq::private::JobError,
+    > {
+        ::jobq::private::Ok(
+            send_welcome_email(
+                ctx,
+                ::jobq::private::lend::<Mailer>(lent)?,
+                self.user_id,
+                self.email,
+            ),
+        )
+    }
+}
 const _: () = {
     ::jobq::private::inventory::submit!(::jobq::private::JobEntry {
         job_type: "send_welcome_email",
@@ -80,15 +99,7 @@ const _: () = {
                 ::jobq::private::Box::pin(async move {
                     ::jobq::private::stored::<
                         Result<MessageId, MailError>,
-                    >(
-                        send_welcome_email(
-                                ctx,
-                                ::jobq::private::lend::<Mailer>(lent)?,
-                                job.user_id,
-                                job.email,
-                            )
-                            .await,
-                    )
+                    >(::jobq::private::CallJob::call(job, ctx, lent)?.await)
                 }),
             )
         },

@@ -56,6 +56,16 @@ impl SideCar {
         Ok(side_car)
     }
 
+    /// Closes a side-car that was deleted with its database, once no store of this process uses it.
+    pub(super) fn forget(path: &Path) {
+        let path = super::files::beside(path, "-jobq");
+        let gone = std::fs::metadata(&path).is_err();
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = if gone { open.remove(&path) } else { None };
+        drop(open);
+        drop(forgotten);
+    }
+
     fn is(&self, on_disk: Option<(i64, i64)>) -> bool {
         on_disk == Some(self.place) && self.process == std::process::id()
     }

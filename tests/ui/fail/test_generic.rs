@@ -1,0 +1,6 @@
+//! A generic test.
+
+#[jobq::test]
+async fn for_all<T>() {}
+
+fn main() {}
