@@ -64,6 +64,7 @@ pub mod private;
 pub mod queue;
 pub mod registry;
 pub mod retry;
+pub mod schedule;
 pub mod state;
 pub mod store;
 pub mod testing;

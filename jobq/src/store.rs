@@ -15,7 +15,13 @@ use std::{any::Any, fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc, tim
 use tokio::sync::watch;
 
 pub mod memory;
+mod schedules;
 pub mod sqlite;
+
+pub use schedules::{
+    DueSchedules, NewSchedule, ScheduleRow, Source, TICKS_KEPT, Tick, TickRow, Ticked, Turn,
+};
+pub(crate) use schedules::{admit_schedule, admit_tick};
 
 /// The future of a store's method. Dropping it never undoes and never half-does a write: the write was handed over
 /// whole, and only its answer is lost. ([`Store::prune`] is many writes: those not begun are not made.)
@@ -97,6 +103,34 @@ pub trait Store: Send + Sync + 'static {
 
     /// What all programs have said so, by event, job type and program.
     fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>>;
+
+    /// Stores a schedule, or changes the one of its name and source; `false`: the one of its name is of another source,
+    /// and untouched. Where the one that is there ticks by the same pattern and zone, it keeps the tick that it waits for.
+    fn put_schedule(&self, schedule: NewSchedule, now: Millis) -> Answer<'_, bool>;
+
+    /// Makes one tick of a schedule: moves it on and enqueues the job, both or neither.
+    fn tick(&self, tick: Tick, now: Millis) -> Answer<'_, Ticked>;
+
+    /// Lets a schedule tick again, `next` first where it did not; whether it is there.
+    fn enable_schedule(&self, id: String, next: Millis, now: Millis) -> Answer<'_, bool>;
+
+    /// Lets a schedule tick no more; whether it is there.
+    fn disable_schedule(&self, id: String, now: Millis) -> Answer<'_, bool>;
+
+    /// Deletes a schedule; its jobs stay. Whether it was there.
+    fn delete_schedule(&self, id: String, now: Millis) -> Answer<'_, bool>;
+
+    /// Notes why a schedule can't tick, to be shown until it does.
+    fn blame_schedule(&self, id: String, error: String, now: Millis) -> Answer<'_, ()>;
+
+    /// The schedules that are enabled and whose tick has come.
+    fn due_schedules(&self, now: Millis) -> Answer<'_, DueSchedules>;
+
+    /// All schedules by name, or the one of this name.
+    fn schedules(&self, id: Option<String>) -> Answer<'_, Vec<ScheduleRow>>;
+
+    /// The latest ticks of a schedule, at most [`TICKS_KEPT`], latest first; empty for an unknown one.
+    fn ticks(&self, id: String) -> Answer<'_, Vec<TickRow>>;
 
     /// One job.
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>>;

@@ -11,6 +11,7 @@ mod notes;
 mod outcomes;
 mod pausing;
 mod people;
+mod schedules;
 mod standing;
 mod subscriptions;
 mod text;

@@ -2,6 +2,7 @@
 
 use crate::Ids;
 use chrono::{DateTime, Utc};
+use jobq::store::{DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked};
 use jobq::{
     Acted, Call, EnqueueError, Enqueued, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
     MemoryStore, NoQueue, QueueError, SqliteOptions, SqliteStore,
@@ -657,6 +658,15 @@ impl Store for Counted {
         prune(keep: Retention, now: i64) -> usize;
         pause(pause: Pause) -> ();
         resume(what: Paused, now: i64) -> bool;
+        put_schedule(schedule: NewSchedule, now: i64) -> bool;
+        tick(tick: Tick, now: i64) -> Ticked;
+        enable_schedule(id: String, next: i64, now: i64) -> bool;
+        disable_schedule(id: String, now: i64) -> bool;
+        delete_schedule(id: String, now: i64) -> bool;
+        blame_schedule(id: String, error: String, now: i64) -> ();
+        due_schedules(now: i64) -> DueSchedules;
+        schedules(id: Option<String>) -> Vec<ScheduleRow>;
+        ticks(id: String) -> Vec<TickRow>;
         pauses() -> Vec<Pause>;
         subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
         subscriptions() -> Vec<Subscribed>;

@@ -32,7 +32,7 @@ const LEVELS: [(&str, u8); 19] = [
 ];
 
 /// The folders whose files begin with a sentence; ARCHITECTURE.md shows those of the product.
-const SHOWN: [&str; 3] = ["jobq/src", "jobq-macros/src", "tests/it"];
+const SHOWN: [&str; 4] = ["jobq/src", "jobq-macros/src", "jobq-schedule/src", "tests/it"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
@@ -221,7 +221,7 @@ fn forbidden(kind: &str, name: &str) -> Option<&'static str> {
 #[test]
 fn nothing_has_a_name_that_says_nothing() {
     let mut wrong = Vec::new();
-    for folder in ["jobq/src", "jobq-macros/src", "tests", "examples"] {
+    for folder in ["jobq/src", "jobq-macros/src", "jobq-schedule/src", "tests", "examples"] {
         for (path, text) in files(folder, "rs") {
             let stem = Path::new(&path).file_stem().unwrap().to_string_lossy().into_owned();
             wrong.extend(forbidden("file", &stem).map(|word| format!("{path}: `{word}`")));

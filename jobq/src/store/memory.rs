@@ -3,6 +3,9 @@
 //! It is what the other stores are measured against (the laws and the model test run both), and the store of tests
 //! that need no file. Nothing outlives the process.
 
+use crate::store::{
+    DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked, admit_schedule, admit_tick,
+};
 use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
@@ -21,6 +24,7 @@ use std::{
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
 
+mod schedules;
 mod tables;
 
 /// A store in memory. Clones share one content.
@@ -209,6 +213,48 @@ impl Store for MemoryStore {
 
     fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>> {
         self.read(Tables::subscriptions)
+    }
+
+    fn put_schedule(&self, schedule: NewSchedule, now: Millis) -> Answer<'_, bool> {
+        if let Err(refusal) = admit_schedule(&schedule) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| tables.put_schedule(schedule, now))
+    }
+
+    fn tick(&self, tick: Tick, now: Millis) -> Answer<'_, Ticked> {
+        if let Err(refusal) = admit_tick(&tick) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| tables.tick(tick, now))
+    }
+
+    fn enable_schedule(&self, id: String, next: Millis, now: Millis) -> Answer<'_, bool> {
+        self.write(now, move |tables| tables.enable_schedule(&id, next, now))
+    }
+
+    fn disable_schedule(&self, id: String, now: Millis) -> Answer<'_, bool> {
+        self.write(now, move |tables| tables.disable_schedule(&id, now))
+    }
+
+    fn delete_schedule(&self, id: String, now: Millis) -> Answer<'_, bool> {
+        self.write(now, move |tables| tables.delete_schedule(&id))
+    }
+
+    fn blame_schedule(&self, id: String, error: String, now: Millis) -> Answer<'_, ()> {
+        self.write(now, move |tables| tables.blame_schedule(&id, error, now))
+    }
+
+    fn due_schedules(&self, now: Millis) -> Answer<'_, DueSchedules> {
+        self.read(|tables| tables.due_schedules(now))
+    }
+
+    fn schedules(&self, id: Option<String>) -> Answer<'_, Vec<ScheduleRow>> {
+        self.read(|tables| tables.schedules(id.as_deref()))
+    }
+
+    fn ticks(&self, id: String) -> Answer<'_, Vec<TickRow>> {
+        self.read(|tables| tables.ticks(&id))
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

@@ -23,6 +23,9 @@ use self::{
     wake::{Gate, Listener},
     writer::Writer,
 };
+use crate::store::{
+    DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked, admit_schedule, admit_tick,
+};
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
@@ -349,6 +352,53 @@ impl Store for SqliteStore {
 
     fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>> {
         self.sentry.read(read::subscriptions)
+    }
+
+    fn put_schedule(&self, schedule: NewSchedule, now: Millis) -> Answer<'_, bool> {
+        if let Err(refusal) = admit_schedule(&schedule) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.act(1, move |desk| desk.put_schedule(&schedule, now))
+    }
+
+    fn tick(&self, tick: Tick, now: Millis) -> Answer<'_, Ticked> {
+        if let Err(refusal) = admit_tick(&tick) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        let Tick { schedule, turn, job, overlap } = tick;
+        let job = job.map(|job| Arc::new(vec![job]));
+        self.act(1, move |desk| desk.tick(&schedule, turn, job.as_ref(), overlap, now))
+    }
+
+    fn enable_schedule(&self, id: String, next: Millis, now: Millis) -> Answer<'_, bool> {
+        self.act(1, move |desk| desk.enable_schedule(&id, next, now))
+    }
+
+    fn disable_schedule(&self, id: String, now: Millis) -> Answer<'_, bool> {
+        self.act(1, move |desk| desk.disable_schedule(&id, now))
+    }
+
+    fn delete_schedule(&self, id: String, now: Millis) -> Answer<'_, bool> {
+        self.act(1, move |desk| desk.delete_schedule(&id, now))
+    }
+
+    fn blame_schedule(&self, id: String, error: String, now: Millis) -> Answer<'_, ()> {
+        self.act(1, move |desk| desk.blame_schedule(&id, &error, now))
+    }
+
+    fn due_schedules(&self, now: Millis) -> Answer<'_, DueSchedules> {
+        let tag = self.tag;
+        self.sentry.read(move |db| read::due_schedules(db, tag, now))
+    }
+
+    fn schedules(&self, id: Option<String>) -> Answer<'_, Vec<ScheduleRow>> {
+        let tag = self.tag;
+        self.read(move |db| read::schedules(db, tag, id.as_deref()))
+    }
+
+    fn ticks(&self, id: String) -> Answer<'_, Vec<TickRow>> {
+        let tag = self.tag;
+        self.read(move |db| read::ticks(db, tag, &id))
     }
 
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {

@@ -50,6 +50,11 @@ const HOT: &[(&str, &str)] = &[
     ("prune_output", "SEARCH jobq_output USING PRIMARY KEY (job=? AND lease=?)"),
     ("output", "SEARCH jobq_output USING PRIMARY KEY (job=? AND (lease,seq)>(?,?))"),
     ("beat", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("due_schedules", "USING INDEX scheduled_jobs_next (next_run<?)"),
+    ("next_tick", "USING COVERING INDEX scheduled_jobs_next (next_run>?)"),
+    ("tick", "USING INDEX sqlite_autoindex_scheduled_jobs_1 (id=?)"),
+    ("last_job", "USING INDEX sqlite_autoindex_scheduled_jobs_1 (id=?)"),
+    ("forget_ticks", "USING PRIMARY KEY (schedule=? AND tick<?)"),
 ];
 
 fn assert_hot_plans(db: &rusqlite::Connection, when: &str) {

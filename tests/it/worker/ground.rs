@@ -1,6 +1,7 @@
 //! The ground of the worker's tests: a queue in memory under a clock that only the test moves, jobs that wait at gates,
 //! a store that fails on demand, and the log.
 
+use jobq::store::{DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked};
 use jobq::{
     Clock, JobFilter, JobRow, JobState, ManualClock, MemoryStore, StoreError, WorkerId,
     job::{Attempt, JobId, NewJob},
@@ -461,6 +462,15 @@ rig! {
     prune(keep: Retention, now: i64) -> usize;
     pause(pause: Pause) -> ();
     resume(what: Paused, now: i64) -> bool;
+    put_schedule(schedule: NewSchedule, now: i64) -> bool;
+    tick(tick: Tick, now: i64) -> Ticked;
+    enable_schedule(id: String, next: i64, now: i64) -> bool;
+    disable_schedule(id: String, now: i64) -> bool;
+    delete_schedule(id: String, now: i64) -> bool;
+    blame_schedule(id: String, error: String, now: i64) -> ();
+    due_schedules(now: i64) -> DueSchedules;
+    schedules(id: Option<String>) -> Vec<ScheduleRow>;
+    ticks(id: String) -> Vec<TickRow>;
     pauses() -> Vec<Pause>;
     subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
     subscriptions() -> Vec<Subscribed>;

@@ -1,5 +1,6 @@
 //! The rules of the model store: what each edge does to the rows, one after the other, in plain sight.
 
+use super::schedules::Schedules;
 use crate::{
     job::{
         Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob, OUTPUTS_KEPT, OutputLine,
@@ -36,6 +37,7 @@ pub(super) struct Tables {
     subscriptions: BTreeSet<Subscribed>,
     /// By row; one whose lease is over counts for nothing.
     cancels: BTreeMap<i64, Cancel>,
+    pub(super) schedules: Schedules,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -61,6 +63,7 @@ impl Tables {
             pauses: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             cancels: BTreeMap::new(),
+            schedules: Schedules::default(),
             last_row: 0,
             last_worker: 0,
             moves: 0,

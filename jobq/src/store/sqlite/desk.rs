@@ -7,6 +7,7 @@
 mod claims;
 mod inserts;
 mod lanes;
+mod schedules;
 
 pub(super) use self::{
     inserts::Inserted,

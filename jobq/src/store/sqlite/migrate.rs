@@ -2,7 +2,7 @@
 
 use super::options::retry_while_busy;
 use crate::{store::StoreError, time::Millis};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -14,12 +14,15 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
     (3, "pauses", include_str!("../../../migrations/sqlite/0003_pauses.sql")),
     (5, "cancels", include_str!("../../../migrations/sqlite/0005_cancels.sql")),
+    (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
 ];
 
 /// The names that the tables and views need, and that an application may already use.
-const TAKEN: &str =
-    "SELECT name FROM sqlite_schema WHERE name IN ('jobs', 'jobs_view', 'a_mod_queue_records')";
+const TAKEN: &str = "SELECT name FROM sqlite_schema
+    WHERE (?1 AND name IN ('jobs', 'jobs_view', 'a_mod_queue_records')) OR (?2 AND name = 'scheduled_jobs')";
+/// The migration that brought `scheduled_jobs`.
+const SCHEDULES: i64 = 8;
 
 /// Brings the database to the first `upto` migrations. Any number of processes may do so at once.
 pub(super) fn migrate(
@@ -53,10 +56,10 @@ fn step(
             "its tables are of version {newest}, and this build of jobq knows up to {known}; use the newer build"
         )));
     }
-    if done.is_empty()
-        && let Some(name) =
-            tx.prepare(TAKEN)?.query_map([], |row| row.get::<_, String>(0))?.next().transpose()?
-    {
+    let schedules = wanted.iter().any(|(version, ..)| *version == SCHEDULES) && !done.contains(&SCHEDULES);
+    let taken =
+        tx.query_row(TAKEN, (done.is_empty(), schedules), |row| row.get::<_, String>(0)).optional()?;
+    if let Some(name) = taken {
         return Ok(Err(format!(
             "it already has a table or view `{name}` that is not jobq's; rename that, or give jobq a file of its own"
         )));

@@ -1,5 +1,9 @@
 //! What is read: on connections and threads of their own, so that no reader waits for the writer or holds it up.
 
+mod schedules;
+
+pub(super) use schedules::{due_schedules, schedules, ticks};
+
 use super::{
     alive::SideCar,
     desk::{backoff, each_lane, paused, sql, text, timeout},
