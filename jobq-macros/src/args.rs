@@ -2,10 +2,12 @@
 
 mod backoff;
 mod on;
+mod unique;
 mod value;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use on::On;
+pub(crate) use unique::{OnConflict, Unique};
 pub(crate) use value::{check_name, duration_tokens, text};
 
 use self::value::{FOR_EVER, duration, group, or_else_say, wanted, whole};
@@ -20,7 +22,7 @@ use syn::{
 };
 
 /// What this version knows, each with an example for error messages.
-const KNOWN: [(&str, &str); 14] = [
+const KNOWN: [(&str, &str); 15] = [
     ("payload", "payload = WelcomeMail"),
     ("type", "type = \"mail:welcome\""),
     ("aliases", "aliases = [\"old_name\"]"),
@@ -29,6 +31,7 @@ const KNOWN: [(&str, &str); 14] = [
     ("max_attempts", "max_attempts = 3"),
     ("timeout", "timeout = \"30s\""),
     ("backoff", "backoff = fixed(\"30s\")"),
+    ("unique", "unique(key = \"{user_id}\", within = \"1h\")"),
     ("label", "label = \"Welcome mail to {email}\""),
     ("on", "on = UserRegistered"),
     ("retain", "retain = \"7d\""),
@@ -38,11 +41,10 @@ const KNOWN: [(&str, &str); 14] = [
 ];
 
 /// What a later version will know.
-const LATER: [&str; 11] = [
+const LATER: [&str; 10] = [
     "concurrency",
     "concurrency_key",
     "rate_limit",
-    "unique",
     "cron",
     "tz",
     "catch_up",
@@ -80,6 +82,7 @@ pub(crate) struct Options {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) timeout: Option<Timeout>,
     pub(crate) backoff: Option<Backoff>,
+    pub(crate) unique: Option<Unique>,
     pub(crate) label: Option<LitStr>,
     pub(crate) retain: Option<Duration>,
     pub(crate) on: Vec<On>,
@@ -106,6 +109,7 @@ impl Options {
             max_attempts: None,
             timeout: None,
             backoff: None,
+            unique: None,
             label: None,
             retain: None,
             on: Vec::new(),
@@ -151,6 +155,10 @@ impl Options {
         match name {
             "blocking" => {
                 self.blocking = true;
+                return Ok(());
+            }
+            "unique" => {
+                self.unique = Some(Unique::read(word, example, input)?);
                 return Ok(());
             }
             "serde" => {

@@ -2,9 +2,10 @@
 //!
 //! Expanded code names nothing but what the user wrote and `jobq::private`. `expand/golden/` holds expansions to read.
 
-mod label;
+mod pattern;
+mod unique;
 
-use self::label::label_tokens;
+use self::{pattern::pattern_tokens, unique::rule_tokens};
 use crate::{
     Mistakes,
     args::{Backoff, On, Options, Timeout, check_name, duration_tokens},
@@ -32,6 +33,7 @@ struct Expansion<'a> {
     payload: Ident,
     job_type: LitStr,
     label: Option<TokenStream>,
+    unique_key: Option<TokenStream>,
     /// `allow(deprecated)`, where the payload is: all of its job name it.
     allow: Option<TokenStream>,
     /// What goes on the items that the user did not write: `cfg`, lint levels.
@@ -45,11 +47,14 @@ impl<'a> Expansion<'a> {
         let payload = options.payload.clone().or_else(|| payload_name(&item.name, mistakes))?;
         let job_type = job_type(options, &item.name, mistakes);
         check_aliases(&options.aliases, &job_type, mistakes);
-        let label = options.label.as_ref().and_then(|label| label_tokens(label, item, &private, mistakes));
+        let mut pattern = |text, what| pattern_tokens(text, what, item, &private, mistakes);
+        let label = options.label.as_ref().and_then(|label| pattern(label, "label"));
+        let unique_key = options.unique.as_ref().and_then(|unique| unique.key.as_ref());
+        let unique_key = unique_key.and_then(|key| pattern(key, "key"));
         let (cfg, lint) = (&item.attrs.cfg, on_every_item(&item.attrs.lint));
         let allow = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
         let beside = quote!(#(#cfg)* #(#lint)* #allow);
-        Some(Self { options, item, private, payload, job_type, label, allow, beside })
+        Some(Self { options, item, private, payload, job_type, label, unique_key, allow, beside })
     }
 
     /// The struct, and its Debug by way of Serialize, so that users' types need nothing but serde.
@@ -111,6 +116,13 @@ impl<'a> Expansion<'a> {
                 }
             }
         });
+        let unique_key = self.unique_key.as_ref().map(|key| {
+            quote! {
+                fn unique_key(&self) -> #private::Option<#private::String> {
+                    #private::Some(#key)
+                }
+            }
+        });
         quote! {
             #beside
             impl #private::Job for #payload {
@@ -122,6 +134,7 @@ impl<'a> Expansion<'a> {
                     Self { #(#names),* }
                 }
                 #label
+                #unique_key
             }
         }
     }
@@ -152,10 +165,14 @@ impl<'a> Expansion<'a> {
             let retain = duration_tokens(retain, private);
             fields.push(quote!(retain: #private::Some(#retain)));
         }
+        if let Some(unique) = &options.unique {
+            let rule = rule_tokens(unique, private);
+            fields.push(quote!(unique: #private::Some(#rule)));
+        }
         match fields.len() {
             0 => quote!(#private::Defaults::NONE),
             // All of them: clippy would find the update needless.
-            5 => quote!(#private::Defaults { #(#fields),* }),
+            6 => quote!(#private::Defaults { #(#fields),* }),
             _ => quote!(#private::Defaults { #(#fields,)* ..#private::Defaults::NONE }),
         }
     }

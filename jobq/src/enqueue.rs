@@ -28,7 +28,7 @@
 //! ```
 
 use crate::{
-    job::{Job, MAX_PAYLOAD, NewJob},
+    job::{Job, JobId, MAX_PAYLOAD, NewJob},
     queue::{BadName, JobQueue, NoQueue},
     registry::{DecodeError, RegistryError},
     store::{Enqueued, StoreError, Tx},
@@ -90,7 +90,7 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
         Box::pin(async move {
             let queue = options.target()?;
             let now = queue.now();
-            let new = fill(options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
+            let new = fill(&options.template(J::TYPE, &J::DEFAULTS, &queue, now)?, &job)?;
             drop(job);
             let enqueued = only(store(&queue, vec![new], now, tx).await?)?;
             Ok(JobHandle::new(queue, enqueued))
@@ -160,6 +160,20 @@ pub enum EnqueueError {
     /// The backoff can't be used.
     #[error("the backoff can't be used: {0}")]
     BadBackoff(String),
+    /// The unique key, or its rules, can't be used.
+    #[error("the unique key can't be used: {0}")]
+    BadUnique(String),
+    /// Another job holds the unique key, and the job is to be rejected then.
+    #[error(
+        "{} has the unique key {key:?} already; nothing was enqueued",
+        existing.map_or("an earlier job of the same call".into(), |id| format!("job {id}"))
+    )]
+    Duplicate {
+        /// The key.
+        key: String,
+        /// Who holds it; `None`: an earlier job of the same call.
+        existing: Option<JobId>,
+    },
     /// The payload is too large.
     #[error(
         "the payload of `{job_type}` is {bytes} bytes of JSON, at most {MAX_PAYLOAD} are taken; store the content \
@@ -206,7 +220,16 @@ pub enum EnqueueError {
     Registry(#[from] RegistryError),
     /// The storage did not take it.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for EnqueueError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Duplicate { key, existing, .. } => Self::Duplicate { key, existing },
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// What may be wrong with a name that no job has.

@@ -13,6 +13,11 @@ mod output;
 
 pub(crate) use output::line;
 pub use output::{LogLevel, MAX_LINE, MAX_OUTPUT, MAX_OUTPUT_LINES, OUTPUTS_KEPT, OutputLine};
+pub(crate) mod unique;
+
+pub use unique::{
+    Fields, JobField, KeyScope, MAX_KEY, OnConflict, Unique, UniqueKey, UniqueRow, UniqueRule, Until,
+};
 
 /// The longest `job_type` and queue name, in bytes.
 pub const MAX_NAME: usize = 64;
@@ -50,6 +55,12 @@ pub trait Job: Serialize + DeserializeOwned + Sized + Send + 'static {
     fn label(&self) -> Option<String> {
         None
     }
+
+    /// The unique key of this payload; `None` where the attribute names none: then the whole payload is the key, should
+    /// the job be unique.
+    fn unique_key(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a job type sets for its jobs; each can be overridden at the enqueue.
@@ -65,12 +76,14 @@ pub struct Defaults {
     pub timeout: Option<Timeout>,
     /// How long the row is kept when completed or cancelled; `None`: the queue's default.
     pub retain: Option<Duration>,
+    /// How its jobs are unique; `None`: they are not.
+    pub unique: Option<UniqueRule>,
 }
 
 impl Defaults {
     /// What an attribute without options sets.
     pub const NONE: Self =
-        Self { queue: "default", priority: 0, max_attempts: None, timeout: None, retain: None };
+        Self { queue: "default", priority: 0, max_attempts: None, timeout: None, retain: None, unique: None };
 }
 
 /// The return types a job may have: `()` and any `Result`.
@@ -231,6 +244,8 @@ pub struct NewJob {
     pub label: Option<String>,
     /// How long the row is kept when completed or cancelled; `None`: as the queue says.
     pub retain: Option<Duration>,
+    /// What no second job may be there with.
+    pub unique: Option<Box<UniqueKey>>,
 }
 
 impl NewJob {
@@ -247,7 +262,13 @@ impl NewJob {
             backoff: None,
             label: None,
             retain: None,
+            unique: None,
         }
+    }
+
+    /// Whether it is an error for another job to hold its unique key.
+    pub(crate) fn rejects(&self) -> bool {
+        self.unique.as_ref().is_some_and(|unique| unique.on_conflict == OnConflict::Reject)
     }
 }
 
@@ -305,6 +326,8 @@ pub struct JobRow {
     /// How long the row is kept when completed or cancelled; `None`: as the queue says.
     #[serde(skip)]
     pub retain: Option<Duration>,
+    /// What no second job may be there with.
+    pub unique: Option<UniqueRow>,
     /// Items done, as the job said last, in its latest attempt that said so; cleared by a retry of a person.
     pub processed_items: Option<i64>,
     /// Items in all, likewise; 0: not known.
@@ -319,6 +342,11 @@ impl JobRow {
     /// Failed at least once since the last retry, and neither running nor at its end: derived, never stored.
     pub fn is_retrying(&self) -> bool {
         self.attempts > 0 && matches!(self.state, JobState::Pending | JobState::Scheduled)
+    }
+
+    /// Whether the job holds its unique key: nobody else has it. Where its window alone held it, until somebody asks for it.
+    pub fn holds_key(&self) -> bool {
+        self.unique.as_ref().is_some_and(|unique| unique.is_held(self.state))
     }
 
     /// 0 to 100; 100 when completed.

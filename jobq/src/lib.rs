@@ -80,7 +80,8 @@ pub use enqueue::{
 };
 pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
 pub use job::{
-    Attempt, AttemptOutcome, Job, JobError, JobId, JobRow, LogLevel, OutputLine, Timeout, WorkerId,
+    Attempt, AttemptOutcome, Fields, Job, JobError, JobField, JobId, JobRow, KeyScope, LogLevel, OnConflict,
+    OutputLine, Timeout, Unique, Until, WorkerId,
 };
 pub use queue::{
     JobQueue, JobQueueOptions, NoQueue, OutputPages, Pages, Pausing, QueueError, Wait, WaitError, spawn,
@@ -106,7 +107,7 @@ pub mod prelude {
         context::JobContext,
         enqueue::{EnqueueExt, JobFn},
         event::Event,
-        job::{Job, JobError, Timeout},
+        job::{Job, JobError, OnConflict, Timeout, Unique, Until},
         queue::JobQueue,
         retry::Backoff,
         state::JobState,

@@ -4,9 +4,10 @@ pub use crate::{
     context::JobContext,
     enqueue::{Call, CallJob},
     event::Event,
-    job::{Defaults, Job, JobError, Timeout},
+    job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
     registry::{BackoffPolicy, DataMap, DataNeed, JobEntry, Subscription, check},
     retry::Backoff,
+    state::{JobState, StateSet},
 };
 pub use ::inventory;
 pub use ::serde::{self, Deserialize, Serialize};

@@ -242,6 +242,7 @@ macro_rules! acts {
                 match acted.first() {
                     Some(Acted::Done | Acted::Asked) => Ok(()),
                     Some(&Acted::WrongState(state)) => Err(QueueError::WrongState { id, state, edge: Edge::$edge }),
+                    Some(&Acted::KeyHeld(holder)) => Err(QueueError::KeyHeld { id, holder }),
                     Some(Acted::NotFound) | None => Err(QueueError::NotFound { id }),
                 }
             }
@@ -281,6 +282,7 @@ impl JobQueue {
         match acted.first() {
             Some(&acted @ (Acted::Done | Acted::Asked)) => Ok(acted),
             Some(&Acted::WrongState(state)) => Err(QueueError::WrongState { id, state, edge: Edge::Cancel }),
+            Some(&Acted::KeyHeld(holder)) => Err(QueueError::KeyHeld { id, holder }),
             Some(Acted::NotFound) | None => Err(QueueError::NotFound { id }),
         }
     }
@@ -392,6 +394,16 @@ pub enum QueueError {
         state: JobState,
         /// The act.
         edge: Edge,
+    },
+    /// Another job holds the job's unique key; it is untouched.
+    #[error(
+        "job {id} can't be retried: job {holder} holds its unique key; it has to end, or be cancelled, first"
+    )]
+    KeyHeld {
+        /// The job.
+        id: JobId,
+        /// Who holds its key.
+        holder: JobId,
     },
     /// A setting can't be used.
     #[error("{0}")]

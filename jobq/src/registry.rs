@@ -32,7 +32,7 @@ pub struct JobEntry {
     pub data: &'static [DataNeed],
     /// The events that enqueue it.
     pub on: &'static [Subscription],
-    /// Whether a payload fits, and its label: [`check`] of the payload's type.
+    /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
     pub check: CheckFn,
     /// Runs it.
     pub run: RunFn,
@@ -112,13 +112,28 @@ impl DataMap {
     }
 }
 
-/// Decodes a JSON payload and gives its label, without running anything.
-pub type CheckFn = fn(&str) -> Result<Option<String>, DecodeError>;
+/// Decodes a JSON payload and gives what is made of it, without running anything.
+pub type CheckFn = fn(&str) -> Result<Checked, DecodeError>;
+
+/// What is made of a payload that fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The title for people.
+    pub label: Option<String>,
+    /// What the attribute says is its unique key.
+    pub unique_key: Option<String>,
+    /// Its JSON, as this build writes it.
+    pub payload: String,
+}
 
 /// The [`CheckFn`] of `J`.
-pub fn check<J: Job>(payload: &str) -> Result<Option<String>, DecodeError> {
+pub fn check<J: Job>(payload: &str) -> Result<Checked, DecodeError> {
     match serde_json::from_str::<J>(payload) {
-        Ok(job) => Ok(job.label()),
+        Ok(job) => Ok(Checked {
+            label: job.label(),
+            unique_key: job.unique_key(),
+            payload: serde_json::to_string(&job).unwrap_or_else(|_| payload.to_owned()),
+        }),
         Err(source) => Err(DecodeError { job_type: J::TYPE, source }),
     }
 }

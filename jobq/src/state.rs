@@ -21,6 +21,62 @@ pub enum JobState {
     Cancelled,
 }
 
+/// Some of the states.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StateSet(u8);
+
+impl StateSet {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// These.
+    pub const fn of(states: &[JobState]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < states.len() {
+            bits |= 1 << states[at].code();
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// Those of either set.
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether this one is among them.
+    pub const fn contains(self, state: JobState) -> bool {
+        self.0 & (1 << state.code()) != 0
+    }
+
+    /// Each of them, in the order of a job's life.
+    pub fn iter(self) -> impl Iterator<Item = JobState> {
+        JobState::ALL.into_iter().filter(move |state| self.contains(*state))
+    }
+
+    /// The stored number: bit n is the state of number n.
+    pub const fn code(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// The set of this stored number; bits of no state are left out.
+    pub const fn from_code(code: i64) -> Self {
+        Self(code as u8 & Self::of(&JobState::ALL).0)
+    }
+}
+
+impl fmt::Debug for StateSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl Serialize for StateSet {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter())
+    }
+}
+
 /// What moves a job from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

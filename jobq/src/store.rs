@@ -2,8 +2,8 @@
 
 use crate::{
     job::{
-        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob, OutputLine,
-        Timeout, WorkerId,
+        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_KEY, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob,
+        OutputLine, Timeout, UniqueKey, Until, WorkerId, unique,
     },
     retry::Backoff,
     state::JobState,
@@ -33,6 +33,9 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// instant that the written rows carry; a store reads a clock only for its own heartbeats and for a standing claim.
 pub trait Store: Send + Sync + 'static {
     /// (none) → pending, or scheduled where `run_at` is after `now`. All or none; what became of each, in the order given.
+    ///
+    /// A job whose unique key another one holds is not stored: the other is the answer, as it was or with what it took
+    /// over, or, where the key says so, [`StoreError::Duplicate`] is, and nothing of the call is stored.
     fn enqueue(&self, jobs: Vec<NewJob>, now: Millis) -> Answer<'_, Vec<Enqueued>>;
 
     /// The same inside the caller's transaction: there when it commits, never there when it does not.
@@ -76,16 +79,18 @@ pub trait Store: Send + Sync + 'static {
     /// [`complete`](Self::complete) then is → cancelled, the attempt's outcome cancelled, whatever the settle says.
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
-    /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays.
+    /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays. Not where another job holds
+    /// its unique key.
     fn retry(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
     /// scheduled → pending, before its time.
     fn run_now(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
-    /// completed, dead or cancelled → gone, with history and output.
+    /// completed, dead or cancelled → gone, with history and output; a unique key is free then, whatever its window.
     fn delete(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
-    /// Deletes finished jobs older than their retention, in short transactions. How many.
+    /// Deletes finished jobs older than their retention, in short transactions; completed ones not before the window of
+    /// their unique key is over. How many.
     fn prune(&self, keep: Retention, now: Millis) -> Answer<'_, usize>;
 
     /// Pauses a queue or a job type: its jobs are accepted and promoted, but not claimed; those that run run on. A pause
@@ -204,11 +209,26 @@ pub(crate) fn admit(jobs: &[NewJob]) -> Result<(), StoreError> {
                 let size = job.payload.len();
                 (size > MAX_PAYLOAD).then(|| format!("a payload of {size} bytes; the most is {MAX_PAYLOAD}"))
             })
+            .or_else(|| job.unique.as_deref().and_then(unfit_key))
             .map(|why| {
                 StoreError::Invalid(format!("job {place} of {}: {why}; nothing was enqueued", jobs.len()))
             })
     };
     jobs.iter().enumerate().find_map(refuse).map_or(Ok(()), Err)
+}
+
+/// What is wrong with a unique key that no store takes.
+fn unfit_key(UniqueKey { key, scope, states, within, .. }: &UniqueKey) -> Option<String> {
+    let waiting = Until::Started.states();
+    if key.is_empty() || key.len() > MAX_KEY || key.contains('\0') {
+        Some(format!("its unique key {key:?} is not 1 to {MAX_KEY} bytes of text"))
+    } else if scope.contains('\0') {
+        Some(format!("the scope of its unique key, {scope:?}, has a NUL in it"))
+    } else if states.and(waiting) != *states {
+        Some(format!("its unique key is held in {states:?}; {waiting:?} are always among them"))
+    } else {
+        within.filter(Duration::is_zero).map(|_| "its unique key is held within no time".into())
+    }
 }
 
 /// What an enqueue led to: the job that is really there, and how it came to be.
@@ -482,6 +502,8 @@ pub enum Acted {
     WrongState(JobState),
     /// No such job in this store.
     NotFound,
+    /// This other job holds the job's unique key; untouched.
+    KeyHeld(JobId),
 }
 
 /// Where a job stands, and how it ended where it has.
@@ -536,6 +558,8 @@ pub struct JobFilter {
     pub job_type: Option<String>,
     /// Exactly this queue.
     pub queue: Option<String>,
+    /// Exactly this unique key, whether the job holds it or not.
+    pub unique_key: Option<String>,
     /// The label contains this text; ASCII letters of either case are equal.
     pub label: Option<String>,
     /// Enqueued at or after this.
@@ -564,6 +588,13 @@ impl JobFilter {
     /// Only jobs of exactly this queue.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only jobs of exactly this unique key, whether they hold it or not. One longer than [`MAX_KEY`] is found by what is
+    /// stored of it.
+    pub fn unique_key(mut self, key: &str) -> Self {
+        self.unique_key = Some(unique::shortened(key));
         self
     }
 
@@ -806,6 +837,19 @@ pub enum StoreError {
     /// A value that no store takes. Nothing was written.
     #[error("{0}")]
     Invalid(String),
+    /// Another job holds the unique key of a job that is to be rejected then. Nothing was written.
+    #[error(
+        "job {place} has the unique key {key:?}, which {} holds; nothing was enqueued",
+        existing.map_or("an earlier job of the same call".into(), |id| format!("job {id}"))
+    )]
+    Duplicate {
+        /// The job that was refused, counted from 0.
+        place: usize,
+        /// Its key.
+        key: String,
+        /// Who holds it; `None`: an earlier job of the same call.
+        existing: Option<JobId>,
+    },
     /// This store knows no transactions of a caller.
     #[error("this store has no transactions to enqueue in; use a SQLite queue, or enqueue without `in_tx`")]
     NoTransactions,

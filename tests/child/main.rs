@@ -6,7 +6,7 @@ mod journal;
 
 use jobq::{
     JobQueue, Worker,
-    job::{NewJob, WorkerId},
+    job::{NewJob, OnConflict, UniqueKey, Until, WorkerId},
     store::{
         Claim, ClaimSet, Completion, NewWorker, Store, StoreError,
         sqlite::{SqliteOptions, SqliteStore},
@@ -31,6 +31,7 @@ fn main() {
             hog(path, [hold, gap].map(|millis| Duration::from_millis(millis.parse().unwrap())))
         }
         ["enqueue", path, job_type] => run(enqueue(path, job_type)),
+        ["unique", path, keys] => run(unique(path, keys.parse().unwrap())),
         ["act", path] => run(act(path)),
         ["hold", path, job_type, count] => run(hold(path, job_type, count.parse().unwrap())),
         ["fork", path] => fork(path),
@@ -110,6 +111,29 @@ fn hog(path: &str, [hold, gap]: [Duration; 2]) {
         std::thread::sleep(gap);
     }
     println!("enough");
+}
+
+/// Enqueues as many jobs as each line says, of so many unique keys one after the other, and names the job of each.
+async fn unique(path: &str, keys: usize) {
+    let store = open(path).await;
+    println!("ready");
+    let job = |n: usize| {
+        let unique = UniqueKey {
+            key: (n % keys).to_string(),
+            scope: "a".into(),
+            states: Until::Finished.states(),
+            within: None,
+            on_conflict: OnConflict::Keep,
+        };
+        NewJob { unique: Some(Box::new(unique)), ..NewJob::new("a", n.to_string()) }
+    };
+    while let Some(count) = heard() {
+        let jobs = (0..count.parse().unwrap()).map(job).collect();
+        let answers = store.enqueue(jobs, SystemClock.now()).await.unwrap();
+        let word = |is_new| if is_new { "new" } else { "existing" };
+        let told: Vec<_> = answers.iter().map(|job| format!("{}:{}", word(job.is_new()), job.id)).collect();
+        println!("enqueued {}", told.join(" "));
+    }
 }
 
 /// Enqueues as many jobs as each line says, in one commit, and names them.

@@ -15,6 +15,7 @@ mod schedules;
 mod standing;
 mod subscriptions;
 mod text;
+mod unique;
 mod workers;
 
 /// The laws of one room, tried on every store. A law that is left out of the list is dead code, and so an error.

@@ -267,7 +267,7 @@ async fn failure(job_type: &str, payload: serde_json::Value) -> (ErrorClass, Str
 
 #[test]
 fn options_become_the_defaults_of_the_type() {
-    let Defaults { queue, priority, max_attempts, timeout, retain } = SendWelcomeEmail::DEFAULTS;
+    let Defaults { queue, priority, max_attempts, timeout, retain, unique: _ } = SendWelcomeEmail::DEFAULTS;
     assert_eq!((queue, priority, max_attempts), ("mail", -3, Some(4)));
     assert_eq!(timeout, Some(Timeout::After(Duration::from_secs(90))));
     assert_eq!(retain, Some(Duration::from_secs(7 * 24 * 3600)));
@@ -276,7 +276,8 @@ fn options_become_the_defaults_of_the_type() {
 
 #[test]
 fn no_options_are_the_defaults_of_all() {
-    let Defaults { queue, priority, max_attempts, timeout, retain } = Sweep::DEFAULTS;
+    let Defaults { queue, priority, max_attempts, timeout, retain, unique } = Sweep::DEFAULTS;
+    assert_eq!(unique, None);
     assert_eq!((queue, priority, max_attempts, timeout, retain), ("default", 0, None, None, None));
     assert_eq!(Sweep::TYPE, "sweep");
     assert!(matches!(entry("sweep").backoff, BackoffPolicy::Unset));
@@ -373,7 +374,7 @@ fn a_label_shows_fields_and_braces() {
     assert_eq!(Sweep {}.label(), None);
     assert_eq!(FromAMacro { value: vec![] }.label().as_deref(), Some("by macro"));
     let check = entry("mail:welcome").check;
-    assert_eq!(check(r#"{"userId":1,"email":"e"}"#).unwrap().as_deref(), Some("Welcome e (#1) {sic}"));
+    assert_eq!(check(r#"{"userId":1,"email":"e"}"#).unwrap().label.as_deref(), Some("Welcome e (#1) {sic}"));
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ impl Job for Measure {
         max_attempts: Some(8),
         timeout: Some(Timeout::After(secs(20))),
         retain: Some(days(2)),
+        unique: None,
     };
     type Args = (u64, String);
     type Return = Result<u32, String>;
@@ -283,6 +284,7 @@ async fn every_option_lands_in_its_own_column(bench: Bench) {
     let now = jobq::Clock::now(&bench.clock);
     let expected = JobRow {
         id,
+        unique: None,
         job_type: "measure".into(),
         queue: "mail".into(),
         state: JobState::Scheduled,

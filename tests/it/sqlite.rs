@@ -24,6 +24,7 @@ mod fork;
 mod open;
 mod statements;
 mod tx;
+mod unique;
 mod views;
 mod wake;
 

@@ -1,6 +1,6 @@
 //! EnqueueAll: many jobs of one type, in few commits.
 
-use super::{EnqueueError, Enqueuing, Options, fill, store};
+use super::{EnqueueError, Enqueuing, Options, fill, options::Template, store};
 use crate::{
     job::{Job, NewJob},
     store::{Enqueued, StoreError, Tx},
@@ -76,8 +76,9 @@ impl<J: Job> EnqueueAll<'_, J> {
         while jobs.len() > 0 {
             let chunk = filled(&mut jobs, chunk, &template, landed.len())?;
             let expected = chunk.len();
-            let enqueued =
-                store(&queue, chunk, queue.now(), tx.take()).await.map_err(|error| (None, error.into()))?;
+            let enqueued = store(&queue, chunk, queue.now(), tx.take())
+                .await
+                .map_err(|error| fault(error, landed.len()))?;
             if enqueued.len() != expected {
                 let why = format!("the store took {expected} jobs and gave {} answers", enqueued.len());
                 return Err((None, StoreError::Invalid(why).into()));
@@ -88,15 +89,23 @@ impl<J: Job> EnqueueAll<'_, J> {
     }
 }
 
+/// A refusal names its job, where it is one job's fault.
+fn fault(error: StoreError, before: usize) -> Fault {
+    match &error {
+        StoreError::Duplicate { place, .. } => (Some(before + place), error.into()),
+        _ => (None, error.into()),
+    }
+}
+
 fn filled<J: Job>(
     jobs: &mut impl ExactSizeIterator<Item = J>,
     chunk: usize,
-    template: &NewJob,
+    template: &Template,
     from: usize,
 ) -> Result<Vec<NewJob>, Fault> {
     let mut filled = Vec::with_capacity(jobs.len().min(chunk));
     for (place, job) in jobs.take(chunk).enumerate() {
-        filled.push(fill(template.clone(), &job).map_err(|error| (Some(from + place), error))?);
+        filled.push(fill(template, &job).map_err(|error| (Some(from + place), error))?);
     }
     Ok(filled)
 }

@@ -2,7 +2,10 @@
 
 use super::{Enqueue, EnqueueAll, EnqueueError, EnqueueRaw};
 use crate::{
-    job::{Defaults, Job, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout},
+    job::{
+        Defaults, Job, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout, Unique, UniqueKey, UniqueRule,
+        unique::canonical,
+    },
     queue::{JobQueue, NoQueue, check_queue_name},
     retry::Backoff,
     time::{Millis, millis, whole_millis},
@@ -21,7 +24,85 @@ pub(crate) struct Options {
     retain: Option<Duration>,
     label: Option<String>,
     due: Option<Due>,
+    unique: Wish,
     on: Option<JobQueue>,
+}
+
+/// What an enqueue says of a unique key.
+#[derive(Clone, Debug, Default)]
+enum Wish {
+    #[default]
+    AsType,
+    Key(String),
+    This(Unique),
+    None,
+}
+
+impl Wish {
+    fn of(unique: Option<Unique>) -> Self {
+        unique.map_or(Self::None, Self::This)
+    }
+
+    /// This key, by the rules that were said before, or else by those of the type.
+    fn with_key(self, key: String) -> Self {
+        match self {
+            Self::This(unique) => Self::This(Unique { key: Some(key), ..unique }),
+            Self::AsType | Self::Key(_) | Self::None => Self::Key(key),
+        }
+    }
+
+    /// Where the key comes from, and its rules.
+    fn settle(self, of_type: Option<UniqueRule>) -> Option<(KeyFrom, UniqueRule)> {
+        match self {
+            Self::AsType => of_type.map(|rule| (KeyFrom::Job, rule)),
+            Self::Key(key) => Some((KeyFrom::Given(key), of_type.unwrap_or(UniqueRule::DEFAULT))),
+            Self::This(Unique { key, rule }) => Some((key.map_or(KeyFrom::Payload, KeyFrom::Given), rule)),
+            Self::None => None,
+        }
+    }
+}
+
+/// Where a job's unique key comes from.
+#[derive(Clone, Debug)]
+enum KeyFrom {
+    Given(String),
+    /// The attribute's key, or the whole payload where it names none.
+    Job,
+    Payload,
+}
+
+/// A job with everything but what comes from its payload.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    new: NewJob,
+    unique: Option<(KeyFrom, UniqueRule)>,
+}
+
+impl Template {
+    /// The job with this payload, and what is made of that. `normal`: the payload as this build writes it, if it differs.
+    pub(super) fn filled(
+        &self,
+        payload: String,
+        label: impl FnOnce() -> Option<String>,
+        unique_key: impl FnOnce() -> Option<String>,
+        normal: Option<&str>,
+    ) -> Result<NewJob, EnqueueError> {
+        let mut new = self.new.clone();
+        new.label = new.label.or_else(|| label().map(cut_label));
+        if let Some((from, rule)) = &self.unique {
+            let key = match from {
+                KeyFrom::Given(key) => key.clone(),
+                KeyFrom::Job => unique_key().unwrap_or_else(|| canonical(normal.unwrap_or(&payload))),
+                KeyFrom::Payload => canonical(normal.unwrap_or(&payload)),
+            };
+            if key.is_empty() {
+                return Err(EnqueueError::BadUnique("it is empty, which all jobs would share".into()));
+            }
+            new.unique = Some(Box::new(UniqueKey::new(&key, rule, &new.job_type, &new.queue)));
+        }
+        new.payload = payload;
+        Ok(new)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +169,18 @@ macro_rules! options {
                 self
             }
 
+            /// Unique by this key, and else as the job type says: see [`Unique`].
+            pub fn unique_key(mut self, key: impl Into<String>) -> Self {
+                self.options.unique = self.options.unique.with_key(key.into());
+                self
+            }
+
+            /// Unique so, whatever the job type says; `None`: not unique.
+            pub fn unique(mut self, unique: impl Into<Option<Unique>>) -> Self {
+                self.options.unique = Wish::of(unique.into());
+                self
+            }
+
             /// The queue to enqueue in, whatever is installed or in scope.
             pub fn on(mut self, queue: &JobQueue) -> Self {
                 self.options.on = Some(queue.clone());
@@ -137,7 +230,7 @@ impl Options {
         defaults: &Defaults,
         queue: &JobQueue,
         now: Millis,
-    ) -> Result<NewJob, EnqueueError> {
+    ) -> Result<Template, EnqueueError> {
         let name = self.queue.unwrap_or(Cow::Borrowed(defaults.queue));
         check_queue_name(&name)?;
         let max_attempts = self.max_attempts.or(defaults.max_attempts);
@@ -149,18 +242,25 @@ impl Options {
             return Err(EnqueueError::NoTime);
         }
         self.backoff.map_or(Ok(()), check_backoff)?;
-        Ok(NewJob {
+        let unique = self.unique.settle(defaults.unique);
+        if let Some(why) = unique.as_ref().and_then(|(_, rule)| rule.fault()) {
+            return Err(EnqueueError::BadUnique(why.into()));
+        }
+        let quiet = unique.as_ref().and_then(|(_, rule)| rule.debounce).map(Due::After);
+        let new = NewJob {
             job_type: Cow::Borrowed(job_type),
             queue: name,
             payload: String::new(),
             priority: self.priority.unwrap_or(defaults.priority),
-            run_at: self.due.map(|due| due.instant(now)),
+            run_at: self.due.or(quiet).map(|due| due.instant(now)),
             max_attempts: max_attempts.unwrap_or_else(|| queue.default_max_attempts()),
             timeout,
             backoff: self.backoff,
             label: self.label.map(cut_label),
             retain: self.retain.or(defaults.retain),
-        })
+            unique: None,
+        };
+        Ok(Template { new, unique })
     }
 }
 
@@ -177,13 +277,12 @@ impl Due {
 }
 
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
-pub(super) fn fill<J: Job>(mut new: NewJob, job: &J) -> Result<NewJob, EnqueueError> {
+pub(super) fn fill<J: Job>(template: &Template, job: &J) -> Result<NewJob, EnqueueError> {
     let written = serde_json::to_string(job)
         .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
-    new.payload = checked_size(J::TYPE, written?)?;
-    check_nulls::<J>(&new.payload)?;
-    new.label = new.label.or_else(|| job.label().map(cut_label));
-    Ok(new)
+    let payload = checked_size(J::TYPE, written?)?;
+    check_nulls::<J>(&payload)?;
+    template.filled(payload, || job.label(), || job.unique_key(), None)
 }
 
 /// serde writes a number that JSON does not have, such as NaN, as `null`: no attempt could read that job.
@@ -205,7 +304,7 @@ pub(super) fn checked_size(job_type: &'static str, payload: String) -> Result<St
 }
 
 /// At most [`MAX_LABEL`] characters; a cut is marked.
-pub(super) fn cut_label(label: String) -> String {
+fn cut_label(label: String) -> String {
     let whole = if label.contains('\0') { label.replace('\0', "\u{fffd}") } else { label };
     match whole.char_indices().nth(MAX_LABEL) {
         None => whole,

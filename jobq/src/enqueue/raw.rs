@@ -1,10 +1,6 @@
 //! EnqueueRaw: a job by its stored name, checked against the linked jobs.
 
-use super::{
-    EnqueueError, Enqueuing, Options, only,
-    options::{checked_size, cut_label},
-    store,
-};
+use super::{EnqueueError, Enqueuing, Options, only, options::checked_size, store};
 use crate::{
     job::NewJob,
     queue::JobQueue,
@@ -68,11 +64,10 @@ pub(crate) fn job_of(
     queue: &JobQueue,
     now: Millis,
 ) -> Result<NewJob, EnqueueError> {
-    let mut new = options.template(entry.job_type, &entry.defaults, queue, now)?;
-    new.payload = checked_size(entry.job_type, payload)?;
-    let label = (entry.check)(&new.payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
-    new.label = new.label.or_else(|| label.map(cut_label));
-    Ok(new)
+    let template = options.template(entry.job_type, &entry.defaults, queue, now)?;
+    let payload = checked_size(entry.job_type, payload)?;
+    let checked = (entry.check)(&payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
+    template.filled(payload, || checked.label, || checked.unique_key, Some(&checked.payload))
 }
 
 impl<'t> IntoFuture for EnqueueRaw<'t> {

@@ -125,7 +125,8 @@ impl Store for MemoryStore {
         if let Err(refusal) = admit(&jobs) {
             return Box::pin(ready(Err(refusal)));
         }
-        self.write(now, |tables| jobs.into_iter().map(|job| Enqueued::new(tables.insert(job, now))).collect())
+        let answer = self.0.commit(now, |tables| tables.enqueue(jobs, now));
+        Box::pin(ready(answer))
     }
 
     fn enqueue_in<'a>(&'a self, _: Tx<'a>, _: Vec<NewJob>, _: Millis) -> Answer<'a, Vec<Enqueued>> {

@@ -194,7 +194,11 @@ impl Store for SqliteStore {
             return Box::pin(ready(Err(refusal)));
         }
         let jobs = Arc::new(jobs);
-        self.act(jobs.len(), move |desk| desk.enqueue(&jobs, now))
+        if !jobs.iter().any(NewJob::rejects) {
+            return self.act(jobs.len(), move |desk| desk.enqueue(&jobs, now));
+        }
+        let answer = self.act(jobs.len(), move |desk| desk.enqueue_or_refuse(&jobs, now));
+        Box::pin(async { answer.await? })
     }
 
     fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<Enqueued>> {

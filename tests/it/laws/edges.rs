@@ -120,6 +120,7 @@ async fn a_job_enqueued_without_a_time_is_pending_now(g: &Ground) {
         timeout: None,
         backoff: None,
         retain: None,
+        unique: None,
         processed_items: None,
         total_items: None,
         result: None,
@@ -162,6 +163,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             backoff,
             label: Some(format!("label {n}")),
             retain: [None, Some(Duration::ZERO), Some(Duration::from_millis(86_400_001))][n],
+            unique: None,
         };
         let row = g.row(g.enqueue(job.clone(), NOW).await).await;
         let read = NewJob {
@@ -175,6 +177,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             backoff: row.backoff,
             label: row.label,
             retain: row.retain,
+            unique: None,
         };
         assert_eq!(format!("{read:?}"), format!("{job:?}"));
     }

@@ -2,7 +2,10 @@
 
 use crate::Ids;
 use jobq::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, WorkerId},
+    job::{
+        Attempt, AttemptOutcome, JobId, JobRow, Lease, LogLevel, NewJob, OnConflict, OutputLine, UniqueKey,
+        Until, WorkerId,
+    },
     state::{Edge, JobState},
     store::{
         Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Progress,
@@ -288,6 +291,7 @@ impl Ground {
                 false
             }
             Acted::NotFound => panic!("{edge:?}: the job is there"),
+            Acted::KeyHeld(other) => panic!("{edge:?}: {other} has no business with it"),
         };
         match edge {
             Edge::Promote => self.store.promote(1000, now).await.unwrap() == 1,
@@ -332,6 +336,13 @@ fn keepsake(state: JobState) -> NewJob {
         label: Some(format!("bystander, {state}")),
         run_at: (state == JobState::Scheduled).then_some(FAR),
         retain: Some(Duration::from_millis((FAR - NOW) as u64)),
+        unique: Some(Box::new(UniqueKey {
+            key: state.to_string(),
+            scope: BYSTANDER.into(),
+            states: Until::Deleted.states(),
+            within: Some(Duration::from_millis((FAR - NOW) as u64)),
+            on_conflict: OnConflict::Keep,
+        })),
         ..of_type(if claimable { BYSTANDER } else { WORK })
     }
 }

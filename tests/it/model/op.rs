@@ -2,7 +2,10 @@
 //! means something after others were left out.
 
 use fastrand::Rng;
-use jobq::{job::AttemptOutcome, state::JobState};
+use jobq::{
+    job::{AttemptOutcome, Fields, JobField, OnConflict},
+    state::JobState,
+};
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -35,6 +38,7 @@ pub enum Op {
         job_type: Option<usize>,
         queue: Option<usize>,
         label: Option<&'static str>,
+        key: Option<usize>,
         since: Option<i64>,
         before: Option<i64>,
         after: Option<Pick>,
@@ -47,6 +51,7 @@ pub enum Op {
 pub const TYPES: [&str; 3] = ["mail", "report", "sync"];
 pub const QUEUES: [&str; 2] = ["default", "slow"];
 pub const WORKERS: usize = 2;
+pub const KEYS: usize = 3;
 
 /// A job to be enqueued; all choices small, so that they meet.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,20 @@ pub struct Spec {
     pub max_attempts: u32,
     pub retain: Option<u64>,
     pub label: Option<&'static str>,
+    pub unique: Option<Unique>,
+}
+
+/// A unique key, by its small choices.
+#[derive(Clone, Copy, Debug)]
+pub struct Unique {
+    /// Which key.
+    pub key: usize,
+    /// Whether all types share it.
+    pub global: bool,
+    /// The states that hold it beside the waiting ones, as bits.
+    pub states: i64,
+    pub within: Option<u64>,
+    pub on_conflict: OnConflict,
 }
 
 /// A job that was enqueued before.
@@ -182,6 +201,7 @@ fn op(random: &mut Rng) -> Op {
             job_type: seldom(random).then(|| random.usize(..3)),
             queue: seldom(random).then(|| random.usize(..2)),
             label: seldom(random).then(|| if random.bool() { "A" } else { "%" }),
+            key: seldom(random).then(|| random.usize(..KEYS)),
             since: seldom(random).then(|| random.i64(-40..5)),
             before: seldom(random).then(|| random.i64(-40..5)),
             after: random.bool().then(|| pick(random)),
@@ -209,6 +229,25 @@ fn spec(random: &mut Rng) -> Spec {
         max_attempts: random.u32(1..4),
         retain: seldom(random).then(|| random.u64(0..60)),
         label: [None, Some("a"), Some("100%"), Some("bA \u{1f600}")][random.usize(..4)],
+        unique: random.bool().then(|| unique(random)),
+    }
+}
+
+fn unique(random: &mut Rng) -> Unique {
+    use JobField::{Backoff, Label, MaxAttempts, Payload, Priority, Queue, Retain, RunAt, Timeout};
+    let all = [Payload, RunAt, Priority, Queue, MaxAttempts, Label, Timeout, Backoff, Retain];
+    let some: Vec<_> = all.into_iter().filter(|_| random.bool()).collect();
+    Unique {
+        key: random.usize(..KEYS),
+        global: seldom(random),
+        states: [0, 0b000100, 0b000100, 0b010100, 0b111100, random.i64(0..64)][random.usize(..6)],
+        within: seldom(random).then(|| random.u64(1..80)),
+        on_conflict: match random.u8(..8) {
+            0..4 => OnConflict::Keep,
+            4..6 => OnConflict::replace(&some),
+            6 => OnConflict::Replace(Fields::ALL),
+            _ => OnConflict::Reject,
+        },
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::op::{Act, Ended, Op, Pick, QUEUES, Said, Spec, TYPES, WORKERS, Way};
 use jobq::{
-    job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, WorkerId},
+    job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, UniqueKey, Until, WorkerId},
+    state::StateSet,
     store::{
-        Cancel, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Pause,
-        Paused, Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
+        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Enqueued, Failure, JobFilter, Landed, NewWorker,
+        Next, Note, Pause, Paused, Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -95,7 +96,7 @@ impl Pair {
                 let [model, other] = self.stores();
                 alike(model.prune(keep, now).await, other.prune(keep, now).await)?;
             }
-            Op::List { state, job_type, queue, label, since, before, after, limit } => {
+            Op::List { state, job_type, queue, label, key, since, before, after, limit } => {
                 let after = match after {
                     Some(pick) => self.pick(*pick).await,
                     None => None,
@@ -105,6 +106,7 @@ impl Pair {
                     job_type: job_type.map(|at| TYPES[at].into()),
                     queue: queue.map(|at| QUEUES[at].into()),
                     label: label.map(str::to_owned),
+                    unique_key: key.map(|key| key.to_string()),
                     created_from: since.map(|since| now + since),
                     created_before: before.map(|before| now + before),
                     after,
@@ -178,14 +180,18 @@ impl Pair {
         let [model, other] = self.stores();
         let (model, other) =
             (model.enqueue(jobs.clone(), self.now).await, other.enqueue(jobs, self.now).await);
-        let (Ok(model), Ok(other)) = (&model, &other) else { return differ(&model, &other) };
-        alike(Ok(model.len()), Ok(other.len()))?;
-        for (model, other) in model.iter().zip(other).map(|(model, other)| (model.id, other.id)) {
-            self.model.places.insert(model, self.jobs.len());
-            self.other.places.insert(other, self.jobs.len());
-            self.jobs.push((model, other));
+        if let (Ok(model), Ok(other)) = (&model, &other) {
+            let new = |(model, other): &(&Enqueued, &Enqueued)| model.is_new() && other.is_new();
+            for (model, other) in
+                model.iter().zip(other).filter(new).map(|(model, other)| (model.id, other.id))
+            {
+                self.model.places.insert(model, self.jobs.len());
+                self.other.places.insert(other, self.jobs.len());
+                self.jobs.push((model, other));
+            }
         }
-        Ok(())
+        let (model, other) = (self.model.enqueued(model), self.other.enqueued(other));
+        if model == other { Ok(()) } else { Err(format!("memory: {model:?}\nsqlite: {other:?}")) }
     }
 
     /// The job's ids in both stores; `None` where there is none at all.
@@ -259,7 +265,8 @@ impl Pair {
             Act::RunNow => store.run_now(ids, now).await,
             Act::Delete => store.delete(ids, now).await,
         };
-        alike(done(&*self.model.store, models).await, done(&*self.other.store, others).await)
+        let (model, other) = (done(&*self.model.store, models).await, done(&*self.other.store, others).await);
+        alike(self.model.acted(model), self.other.acted(other))
     }
 
     async fn look(&self, (model, other): (JobId, JobId)) -> Compared {
@@ -313,6 +320,25 @@ impl Side {
         attempts.map(|attempts| attempts.into_iter().map(named).collect())
     }
 
+    /// What became of each job; or which one was refused, and for whose sake.
+    fn enqueued(&self, answer: Result<Vec<Enqueued>, StoreError>) -> Result<Vec<(usize, Landed)>, String> {
+        match answer {
+            Ok(jobs) => Ok(jobs.into_iter().map(|job| (self.place(job.id), job.landed)).collect()),
+            Err(StoreError::Duplicate { place, key, existing }) => {
+                Err(format!("{place} {key} {:?}", existing.map(|id| self.place(id))))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn acted(&self, answers: Result<Vec<Acted>, StoreError>) -> Result<Vec<(Acted, usize)>, StoreError> {
+        let named = |acted| match acted {
+            Acted::KeyHeld(holder) => (Acted::KeyHeld(nameless()), self.place(holder)),
+            acted => (acted, 0),
+        };
+        answers.map(|answers| answers.into_iter().map(named).collect())
+    }
+
     fn claimed(&self, jobs: Result<Vec<Claimed>, StoreError>) -> Result<Vec<(usize, Claimed)>, StoreError> {
         let named = |job: Claimed| (self.place(job.id), Claimed { id: nameless(), ..job });
         jobs.map(|jobs| jobs.into_iter().map(named).collect())
@@ -353,6 +379,15 @@ fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
         max_attempts: spec.max_attempts,
         label: spec.label.map(str::to_owned),
         retain: spec.retain.map(Duration::from_millis),
+        unique: spec.unique.map(|unique| {
+            Box::new(UniqueKey {
+                key: unique.key.to_string(),
+                scope: if unique.global { String::new() } else { TYPES[spec.job_type].into() },
+                states: Until::Started.states().and(StateSet::from_code(unique.states)),
+                within: unique.within.map(Duration::from_millis),
+                on_conflict: unique.on_conflict,
+            })
+        }),
         ..NewJob::new(TYPES[spec.job_type], format!("[{n}]"))
     }
 }

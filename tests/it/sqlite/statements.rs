@@ -1,6 +1,7 @@
 //! SQL: every statement prepares, every filter finds what it says, the hot plans name their index.
 
 use super::*;
+use jobq::job::{OnConflict, UniqueKey, Until};
 use std::{collections::BTreeMap, fs};
 
 fn statements() -> BTreeMap<String, String> {
@@ -43,6 +44,10 @@ const HOT: &[(&str, &str)] = &[
     ("cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("ask_cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("outcome", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("holder", "USING INDEX jobs_unique (unique_key=? AND unique_scope=?)"),
+    ("holders_in", "USING INDEX jobs_unique (unique_key=? AND unique_scope=?)"),
+    ("own_key", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("replace", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("late", "USING PRIMARY KEY (job=? AND lease=?)"),
     ("progress", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("holds", "USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -70,8 +75,10 @@ fn assert_hot_plans(db: &rusqlite::Connection, when: &str) {
         assert!(plan.contains(index), "{name}.sql {when}: {plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{name}.sql {when}: {plan}");
         // The first entry of an index is called a scan of it, and is one step; a scan of the lanes is one of a table
-        // that the statistics call tiny.
-        let scans = plan.split("; ").any(|step| step.starts_with("SCAN") && step != "SCAN l");
+        // that the statistics call tiny, and one of a virtual table reads what the statement was given.
+        let scans = plan
+            .split("; ")
+            .any(|step| step.starts_with("SCAN") && step != "SCAN l" && !step.contains("VIRTUAL"));
         assert!(*name == "next_run_at" || !scans, "{name}.sql {when}: {plan}");
     }
 }
@@ -100,7 +107,8 @@ async fn hot_plans_do_not_depend_on_rows_or_statistics() {
     db.execute_batch(
         "DELETE FROM sqlite_stat1;
          INSERT INTO sqlite_stat1 VALUES ('jobs', 'jobs_ready', '1000000 1000000 1000000 1000000'),
-            ('jobs', 'jobs_due', '1000000 1000000'), ('jobs', 'jobs_held', '1000000 1000000')",
+            ('jobs', 'jobs_due', '1000000 1000000'), ('jobs', 'jobs_held', '1000000 1000000'),
+            ('jobs', 'jobs_unique', '1000000 1000000 1000000')",
     )
     .unwrap();
     assert_hot_plans(&site.raw(), "with hostile statistics");
@@ -126,6 +134,11 @@ const CONDITIONS: &[Condition] = &[
         |filter, row| filter.queue.as_deref() == Some(&*row.queue),
     ),
     (
+        "unique_key",
+        |filter, _| filter.unique_key = Some("2".into()),
+        |filter, row| row.unique.as_ref().map(|unique| &unique.key) == filter.unique_key.as_ref(),
+    ),
+    (
         "label",
         |filter, _| filter.label = Some("100%_ÄB".into()),
         |_, row| row.label.as_ref().is_some_and(|label| label.to_ascii_lowercase().contains("100%_Äb")),
@@ -147,6 +160,17 @@ const CONDITIONS: &[Condition] = &[
     ),
 ];
 
+/// One of four keys, that meets no other.
+fn key(n: usize) -> UniqueKey {
+    UniqueKey {
+        key: (n % 4).to_string(),
+        scope: n.to_string(),
+        states: Until::Finished.states(),
+        within: None,
+        on_conflict: OnConflict::Keep,
+    }
+}
+
 #[tokio::test]
 async fn every_filter_and_every_pair_finds_exactly_what_it_says() {
     let site = Site::new().await;
@@ -156,6 +180,7 @@ async fn every_filter_and_every_pair_finds_exactly_what_it_says() {
         job.queue = if n % 5 < 2 { "mail".into() } else { "default".into() };
         job.label = labels[n % 4].map(str::to_owned);
         job.run_at = (n % 7 == 0).then_some(T0 + HOUR);
+        job.unique = (n % 4 > 0).then(|| Box::new(key(n)));
         soon(site.store.enqueue(vec![job], T0 + (n / 2) as Millis)).await.unwrap();
     }
     let worker = sign_in(&site.store).await;

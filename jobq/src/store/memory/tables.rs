@@ -3,14 +3,14 @@
 use super::schedules::Schedules;
 use crate::{
     job::{
-        Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob, OUTPUTS_KEPT, OutputLine,
-        WorkerId, cut,
+        Attempt, AttemptOutcome, Fields, JobField, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob,
+        OUTPUTS_KEPT, OnConflict, OutputLine, UniqueKey, UniqueRow, WorkerId, cut,
     },
-    state::{Edge, JobState},
+    state::{Edge, JobState, StateSet},
     store::{
-        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, JobFilter, Life, NewWorker,
-        Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Subscribed,
-        Ties, WorkerRow,
+        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
+        Landed, Life, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
+        Settled, Snooze, StoreError, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -88,6 +88,72 @@ impl Tables {
         self.jobs.get_mut(&id.row()).filter(|job| job.id == id)
     }
 
+    /// All or none.
+    pub(super) fn enqueue(&mut self, jobs: Vec<NewJob>, now: Millis) -> Result<Vec<Enqueued>, StoreError> {
+        let before = jobs.iter().any(NewJob::rejects).then(|| (self.jobs.clone(), self.last_row));
+        let first = self.last_row + 1;
+        let mut enqueued = Vec::with_capacity(jobs.len());
+        for (place, job) in jobs.into_iter().enumerate() {
+            match self.enqueue_one(job, now) {
+                Ok(landed) => enqueued.push(landed),
+                Err((key, holder)) => {
+                    (self.jobs, self.last_row) = before.expect("a job rejects");
+                    let existing = Some(holder).filter(|id| id.row() < first);
+                    return Err(StoreError::Duplicate { place, key, existing });
+                }
+            }
+        }
+        Ok(enqueued)
+    }
+
+    /// `Err`: the key, and who holds it.
+    fn enqueue_one(&mut self, new: NewJob, now: Millis) -> Result<Enqueued, (String, JobId)> {
+        let Some(UniqueKey { key, scope, on_conflict, .. }) = new.unique.as_deref() else {
+            return Ok(Enqueued::new(self.insert(new, now)));
+        };
+        let Some(holder) = self.holder(key, scope, None, now) else {
+            return Ok(Enqueued::new(self.insert(new, now)));
+        };
+        let landed = match on_conflict {
+            OnConflict::Keep => Landed::Existing,
+            OnConflict::Reject => return Err((key.clone(), holder)),
+            OnConflict::Replace(fields) => {
+                let fields = *fields;
+                let job = self.find(holder).expect("it holds the key");
+                let waits = matches!(job.state, JobState::Scheduled | JobState::Pending);
+                match waits && job.job_type == new.job_type {
+                    true => {
+                        replace(job, new, fields, now);
+                        self.moves += 1;
+                        Landed::Replaced
+                    }
+                    false => Landed::Existing,
+                }
+            }
+        };
+        Ok(Enqueued { id: holder, landed })
+    }
+
+    /// Who else than `own` holds this key. A window that is over ends here.
+    fn holder(&mut self, key: &str, scope: &str, own: Option<JobId>, now: Millis) -> Option<JobId> {
+        let job = self.jobs.values_mut().find(|job| {
+            let same = |unique: &UniqueRow| unique.key == key && unique.scope == scope;
+            Some(job.id) != own && job.holds_key() && job.unique.as_ref().is_some_and(same)
+        })?;
+        let unique = job.unique.as_mut().expect("it holds its key");
+        if unique.has_lapsed(job.state, now) {
+            unique.window_ends_at = None;
+            return None;
+        }
+        Some(job.id)
+    }
+
+    /// Who else holds the key of this job.
+    fn rival(&mut self, id: JobId, now: Millis) -> Option<JobId> {
+        let UniqueRow { key, scope, .. } = self.find(id)?.unique.clone()?;
+        self.holder(&key, &scope, Some(id), now)
+    }
+
     pub(super) fn insert(&mut self, new: NewJob, now: Millis) -> JobId {
         self.last_row += 1;
         self.moves += 1;
@@ -115,6 +181,12 @@ impl Tables {
             timeout: new.timeout,
             backoff: new.backoff,
             retain: new.retain,
+            unique: new.unique.map(|unique| UniqueRow {
+                key: unique.key,
+                scope: unique.scope,
+                states: unique.states,
+                window_ends_at: unique.within.map(|window| now.saturating_add(millis(window))),
+            }),
             processed_items: None,
             total_items: None,
             result: None,
@@ -217,6 +289,7 @@ impl Tables {
     fn settle(
         &mut self,
         (id, lease): (JobId, Lease),
+        now: Millis,
         report: Option<Late>,
         change: impl FnOnce(&mut JobRow) -> Option<Attempt>,
     ) -> Settled {
@@ -243,6 +316,13 @@ impl Tables {
                 attempt.outcome = AttemptOutcome::Cancelled;
             }
         }
+        // It comes back to a state in which it would hold its key, and another has it: it goes on without.
+        if job.holds_key()
+            && self.rival(id, now).is_some()
+            && let Some(unique) = self.find(id).and_then(|job| job.unique.as_mut())
+        {
+            (unique.states, unique.window_ends_at) = (StateSet::NONE, None);
+        }
         self.moves += 1;
         self.archive(id, attempt);
         Settled::Applied
@@ -260,7 +340,7 @@ impl Tables {
 
     pub(super) fn complete(&mut self, ended: Completion, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Completed, ended.result.as_deref());
-        self.settle((ended.id, ended.lease), report, |job| {
+        self.settle((ended.id, ended.lease), now, report, |job| {
             finish(job, JobState::Completed, now);
             (job.result, job.error) = (ended.result, None);
             None
@@ -269,20 +349,20 @@ impl Tables {
 
     pub(super) fn fail(&mut self, ended: Failure, now: Millis) -> Settled {
         let report = late(now, ended.outcome, Some(&ended.error));
-        self.settle((ended.id, ended.lease), report, |job| {
+        self.settle((ended.id, ended.lease), now, report, |job| {
             Some(failed(job, ended.outcome, &ended.error, ended.next, now))
         })
     }
 
     pub(super) fn rescue(&mut self, ended: Rescue, now: Millis) -> Settled {
-        self.settle((ended.id, ended.lease), None, |job| {
+        self.settle((ended.id, ended.lease), now, None, |job| {
             Some(failed(job, AttemptOutcome::Lost, &ended.error, ended.next, now))
         })
     }
 
     pub(super) fn snooze(&mut self, ended: Snooze, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Snoozed, None);
-        self.settle((ended.id, ended.lease), report, |job| {
+        self.settle((ended.id, ended.lease), now, report, |job| {
             let attempt = over(job, AttemptOutcome::Snoozed, None, now);
             job.attempts = job.attempts.saturating_sub(1);
             wait(job, ended.run_at, now);
@@ -293,7 +373,7 @@ impl Tables {
     /// `run_at` stays: the job keeps its place.
     pub(super) fn release(&mut self, ended: Release, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Released, None);
-        self.settle((ended.id, ended.lease), report, |job| {
+        self.settle((ended.id, ended.lease), now, report, |job| {
             let attempt = over(job, AttemptOutcome::Released, None, now);
             job.attempts = job.attempts.saturating_sub(1);
             (job.state, job.updated_at) = (JobState::Pending, now);
@@ -354,6 +434,10 @@ impl Tables {
 
     /// A completed attempt, until now shown from the row itself, goes into the history; the latest error stays.
     pub(super) fn retry(&mut self, id: JobId, now: Millis) -> Acted {
+        let ended = self.find(id).is_some_and(|job| job.state.allows(Edge::Retry) && wants_key(job));
+        if ended && let Some(holder) = self.rival(id, now) {
+            return Acted::KeyHeld(holder);
+        }
         self.act(id, Edge::Retry, |job| {
             let completed = current_attempt(job);
             wait(job, now, now);
@@ -390,6 +474,11 @@ impl Tables {
             let (Some(end), Some(kept)) = (job.completed_at, kept) else {
                 return false;
             };
+            let in_window =
+                job.unique.as_ref().and_then(|unique| unique.window_ends_at).is_some_and(|end| end > now);
+            if job.state == JobState::Completed && in_window {
+                return false;
+            }
             job.state.is_terminal() && end.saturating_add(millis(kept)) <= now
         };
         let expired: Vec<_> = self.jobs.values().filter(expired).map(|job| job.id).collect();
@@ -537,6 +626,44 @@ fn wait(job: &mut JobRow, run_at: Millis, now: Millis) {
     (job.state, job.run_at, job.updated_at) = (waiting(run_at, now), run_at, now);
 }
 
+/// What `job` takes over from one that has its key and is not stored.
+fn replace(job: &mut JobRow, new: NewJob, fields: Fields, now: Millis) {
+    let takes = |field| fields.contains(field);
+    if takes(JobField::Payload) {
+        job.payload = new.payload;
+    }
+    if takes(JobField::Label) {
+        job.label = new.label;
+    }
+    if takes(JobField::RunAt) {
+        wait(job, new.run_at.unwrap_or(now), now);
+    }
+    if takes(JobField::Priority) {
+        job.priority = new.priority;
+    }
+    if takes(JobField::Queue) {
+        job.queue = new.queue.into_owned();
+    }
+    if takes(JobField::MaxAttempts) {
+        job.max_attempts = new.max_attempts.max(job.attempts + 1);
+    }
+    if takes(JobField::Timeout) {
+        job.timeout = new.timeout;
+    }
+    if takes(JobField::Backoff) {
+        job.backoff = new.backoff;
+    }
+    if takes(JobField::Retain) {
+        job.retain = new.retain;
+    }
+    job.updated_at = now;
+}
+
+/// Whether a job would hold its key once it waits.
+fn wants_key(job: &JobRow) -> bool {
+    job.unique.as_ref().is_some_and(|unique| unique.is_held(JobState::Pending))
+}
+
 fn finish(job: &mut JobRow, state: JobState, now: Millis) {
     (job.state, job.completed_at, job.updated_at) = (state, Some(now), now);
 }
@@ -632,6 +759,10 @@ fn shows(filter: &JobFilter, job: &JobRow) -> bool {
     (filter.states.is_empty() || filter.states.contains(&job.state))
         && filter.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
         && filter.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+        && filter
+            .unique_key
+            .as_ref()
+            .is_none_or(|key| job.unique.as_ref().is_some_and(|unique| unique.key == *key))
         && filter
             .label
             .as_ref()

@@ -8,10 +8,12 @@ mod claims;
 mod inserts;
 mod lanes;
 mod schedules;
+mod unique;
 
 pub(super) use self::{
     inserts::Inserted,
     lanes::{each_lane, paused},
+    unique::{Decision, Holder},
 };
 use self::{
     inserts::Inserts,
@@ -158,9 +160,9 @@ impl Desk {
         let mut answers = Vec::with_capacity(ended.len());
         let mut update = self.db.prepare_cached(sql!("complete"))?;
         for end in ended {
-            let applied = self.is_ours(end.id)
-                && update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now])?
-                    == 1;
+            let mut complete =
+                || update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now]);
+            let applied = self.is_ours(end.id) && self.with_or_without_key(end.id, now, &mut complete)? == 1;
             self.touched |= applied;
             self.stirred |= applied && end.ties.limited;
             answers.push(match applied {
@@ -199,7 +201,9 @@ impl Desk {
         };
         let given_back = i64::from(!outcome.counts());
         let leave = params![id, lease, state.code(), run_at, given_back, error, now];
-        self.db.prepare_cached(sql!("leave"))?.execute(leave)?;
+        let mut update = self.db.prepare_cached(sql!("leave"))?;
+        self.with_or_without_key(end.id, now, &mut || update.execute(leave))?;
+        drop(update);
         if unwanted {
             self.execute(sql!("forget_cancel"), [id])?;
             self.wishes = None;
@@ -297,11 +301,17 @@ impl Desk {
 
     pub(super) fn retry(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
         self.at(now);
-        let answers = self.act(ids, |desk, id| {
-            desk.execute(sql!("archive_completed"), params![id.row(), id.created_at()])?;
-            desk.forget(id.row(), Lease::MAX)?;
-            desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])
-        })?;
+        let mut answers = Vec::with_capacity(ids.len());
+        for &id in ids {
+            answers.push(match self.rival(id, true, now)? {
+                Some(holder) => Acted::KeyHeld(holder),
+                None => self.act_on(id, |desk, id| {
+                    desk.execute(sql!("archive_completed"), params![id.row(), id.created_at()])?;
+                    desk.forget(id.row(), Lease::MAX)?;
+                    desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])
+                })?,
+            });
+        }
         self.stirred = true;
         Ok(answers)
     }
@@ -394,16 +404,20 @@ impl Desk {
         ids: &[JobId],
         mut change: impl FnMut(&mut Self, JobId) -> rusqlite::Result<usize>,
     ) -> rusqlite::Result<Vec<Acted>> {
-        let mut answers = Vec::with_capacity(ids.len());
-        for &id in ids {
-            let done = self.is_ours(id) && change(self, id)? == 1;
-            self.touched |= done;
-            answers.push(match done {
-                true => Acted::Done,
-                false => self.state(id)?.map_or(Acted::NotFound, Acted::WrongState),
-            });
-        }
-        Ok(answers)
+        ids.iter().map(|&id| self.act_on(id, &mut change)).collect()
+    }
+
+    fn act_on(
+        &mut self,
+        id: JobId,
+        change: impl FnOnce(&mut Self, JobId) -> rusqlite::Result<usize>,
+    ) -> rusqlite::Result<Acted> {
+        let done = self.is_ours(id) && change(self, id)? == 1;
+        self.touched |= done;
+        Ok(match done {
+            true => Acted::Done,
+            false => self.state(id)?.map_or(Acted::NotFound, Acted::WrongState),
+        })
     }
 
     // ---- workers ----------------------------------------------------------------------------

@@ -28,6 +28,9 @@ pub(super) fn page(filter: &JobFilter) -> (String, Vec<Value>) {
     if let Some(queue) = &filter.queue {
         and("l.queue = ?", vec![queue.clone().into()]);
     }
+    if let Some(key) = &filter.unique_key {
+        and("j.unique_key = ?", vec![key.clone().into()]);
+    }
     if let Some(text) = &filter.label {
         and("instr(lower(j.label), lower(?)) > 0", vec![text.clone().into()]);
     }

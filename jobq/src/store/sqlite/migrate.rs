@@ -14,6 +14,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
     (3, "pauses", include_str!("../../../migrations/sqlite/0003_pauses.sql")),
     (5, "cancels", include_str!("../../../migrations/sqlite/0005_cancels.sql")),
+    (6, "unique", include_str!("../../../migrations/sqlite/0006_unique.sql")),
     (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
 ];

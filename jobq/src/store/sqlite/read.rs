@@ -10,8 +10,8 @@ use super::{
     filter,
 };
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, WorkerId},
-    state::JobState,
+    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow, WorkerId},
+    state::{JobState, StateSet},
     store::{
         Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Subscribed,
         Ties, WorkerRow,
@@ -97,6 +97,14 @@ pub(super) fn list(db: &Connection, tag: u32, filter: &JobFilter) -> rusqlite::R
     db.prepare_cached(&sql)?.query_map(params_from_iter(values), |row| job_row(row, tag))?.collect()
 }
 
+/// The last columns of get.sql.
+fn unique(row: &Row<'_>) -> rusqlite::Result<Option<UniqueRow>> {
+    let Some(key) = text(row, 24)? else { return Ok(None) };
+    let states = row.get::<_, Option<i64>>(26)?.map_or(StateSet::NONE, StateSet::from_code);
+    let scope = text(row, 25)?.unwrap_or_default();
+    Ok(Some(UniqueRow { key, scope, states, window_ends_at: row.get(27)? }))
+}
+
 /// The columns of get.sql.
 fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
     let created_at = row.get(15)?;
@@ -121,11 +129,12 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         timeout: row.get::<_, Option<i64>>(17)?.map(timeout),
         backoff: backoff(text(row, 18)?),
         retain: row.get::<_, Option<i64>>(19)?.map(|kept| Duration::from_millis(kept.unsigned_abs())),
+        unique: unique(row)?,
         processed_items: row.get(20)?,
         total_items: row.get(21)?,
         result: text(row, 22)?,
         error: text(row, 23)?,
-        cancel_asked_at: row.get(24)?,
+        cancel_asked_at: row.get(28)?,
     })
 }
 

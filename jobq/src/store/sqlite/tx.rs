@@ -23,6 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod unique;
+
+use unique::Plan;
+
 /// The store that the jobs belong to, as far as this needs it.
 pub(super) struct Home<'a> {
     pub(super) path: &'a Path,
@@ -32,7 +36,8 @@ pub(super) struct Home<'a> {
     pub(super) warned: &'a AtomicBool,
 }
 
-/// Three statements at most, whatever the number of jobs: each is a hand-over to the connection's own thread.
+/// Three statements at most, whatever the number of jobs: each is a hand-over to the connection's own thread. With unique
+/// keys one more, and one for each job that was there and changes.
 pub(super) async fn enqueue_in(
     home: Home<'_>,
     db: &mut SqliteConnection,
@@ -48,18 +53,27 @@ pub(super) async fn enqueue_in(
     let lanes: BTreeSet<(&str, &str)> = jobs.iter().map(|job| (&*job.queue, &*job.job_type)).collect();
     let lanes = json!(lanes).to_string();
     sqlx::query(sql!("lanes_in")).bind(lanes).execute(&mut *db).await.map_err(refused)?;
-    let rows: Vec<Value> = jobs.iter().map(|job| row(job, now)).collect();
+    let plan = match jobs.iter().any(|job| job.unique.is_some()) {
+        false => Plan::plain(jobs),
+        true => Plan::of(jobs, db, home.tag, now, refused).await?,
+    };
+    plan.make_way(db, now).await.map_err(refused)?;
+    let rows: Vec<Value> = plan.inserts.iter().map(|job| row(job, now)).collect();
+    if rows.is_empty() {
+        return Ok(plan.answers(&[]));
+    }
     let rows = Value::from(rows).to_string();
     let done =
         sqlx::query(sql!("enqueue_in")).bind(rows).bind(now).execute(&mut *db).await.map_err(refused)?;
     // One statement, one transaction, nobody between: the rows have consecutive numbers, in their order.
-    let first = done.last_insert_rowid() - jobs.len() as i64 + 1;
+    let first = done.last_insert_rowid() - plan.inserts.len() as i64 + 1;
     let ids = (first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag));
-    Ok(ids.map(Enqueued::new).collect())
+    Ok(plan.answers(&ids.collect::<Vec<_>>()))
 }
 
 fn row(job: &NewJob, now: Millis) -> Value {
     let columns = Inserted::of(job, now);
+    let unique = job.unique.as_deref();
     json!([
         job.queue,
         job.job_type,
@@ -71,7 +85,11 @@ fn row(job: &NewJob, now: Millis) -> Value {
         columns.retain,
         columns.backoff,
         job.label,
-        job.payload
+        job.payload,
+        unique.map(|unique| &unique.key),
+        unique.map(|unique| &unique.scope),
+        unique.map(|unique| unique.states.code()),
+        columns.unique_until
     ])
 }
 

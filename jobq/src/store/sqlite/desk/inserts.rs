@@ -30,7 +30,7 @@ pub(super) struct Inserts {
     jobs: usize,
     bytes: usize,
     /// The row of the next job, where it is known.
-    next_row: Option<i64>,
+    pub(super) next_row: Option<i64>,
 }
 
 impl Inserts {
@@ -41,17 +41,18 @@ impl Inserts {
 }
 
 impl Desk {
-    /// Gives these jobs their ids. They are laid by [`lay`](Self::lay), together with others'.
+    /// Gives these jobs their ids. They are laid by [`lay`](Self::lay), together with others'; those with unique keys at
+    /// once. A job whose key is to be rejected where another holds it is left out all the same, and is no error.
     pub(in super::super) fn enqueue(
         &mut self,
         jobs: &Arc<Vec<NewJob>>,
         now: Millis,
     ) -> rusqlite::Result<Vec<Enqueued>> {
         self.at(now);
-        let first = match self.inserts.next_row {
-            Some(row) => row,
-            None => self.db.prepare_cached(sql!("next_row"))?.query_row([], |row| row.get(0))?,
-        };
+        if jobs.iter().any(|job| job.unique.is_some()) {
+            return self.enqueue_unique(jobs, now);
+        }
+        let first = self.next_row()?;
         let ids = (first..).zip(&**jobs).map(|(row, _)| JobId::compose(now, row, self.tag));
         let enqueued = ids.map(Enqueued::new).collect();
         self.inserts.next_row = Some(first + jobs.len() as i64);
@@ -62,6 +63,15 @@ impl Desk {
             self.lay()?;
         }
         Ok(enqueued)
+    }
+
+    pub(super) fn next_row(&mut self) -> rusqlite::Result<i64> {
+        if let Some(row) = self.inserts.next_row {
+            return Ok(row);
+        }
+        let row = self.db.prepare_cached(sql!("next_row"))?.query_row([], |row| row.get(0))?;
+        self.inserts.next_row = Some(row);
+        Ok(row)
     }
 
     /// Lays what was gathered.
@@ -141,6 +151,7 @@ pub(in super::super) struct Inserted {
     pub(in super::super) timeout: Option<i64>,
     pub(in super::super) retain: Option<i64>,
     pub(in super::super) backoff: Option<String>,
+    pub(in super::super) unique_until: Option<Millis>,
 }
 
 impl Inserted {
@@ -156,6 +167,11 @@ impl Inserted {
             }),
             retain: job.retain.map(millis),
             backoff: job.backoff.as_ref().and_then(|backoff| serde_json::to_string(backoff).ok()),
+            unique_until: job
+                .unique
+                .as_ref()
+                .and_then(|unique| unique.within)
+                .map(|window| now.saturating_add(millis(window))),
         }
     }
 }

@@ -3,3 +3,4 @@
 SELECT id, EXISTS (SELECT 1 FROM jobq_output WHERE job = jobs.id) FROM jobs
 WHERE id > ?1 AND id <= ?2 AND state >= 3
     AND completed_at + CASE state WHEN 4 THEN max(?5, coalesce(retain, 0)) ELSE coalesce(retain, ?4) END <= ?3
+    AND (state <> 3 OR unique_until IS NULL OR unique_until <= ?3)

@@ -1,4 +1,4 @@
-//! `label = "…"`: a text with the names of payload parameters in it.
+//! `label = "…"`, and the `key` of `unique(…)`: texts with the names of payload parameters in them.
 
 use crate::{
     Mistakes, did_you_mean,
@@ -9,22 +9,23 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 use syn::{LitStr, ext::IdentExt};
 
-/// The label as an expression over `self`.
-pub(crate) fn label_tokens(
-    label: &LitStr,
+/// The text as an expression over `self`. `what` it is, for people.
+pub(crate) fn pattern_tokens(
+    pattern: &LitStr,
+    what: &str,
     item: &Item,
     private: &TokenStream,
     mistakes: &mut Mistakes,
 ) -> Option<TokenStream> {
-    let (format, placeholders) = match read_label(&label.value()) {
+    let (format, placeholders) = match read_pattern(&pattern.value()) {
         Ok(read) => read,
         Err(why) => {
-            mistakes.at(label, why);
+            mistakes.at(pattern, why.replace("pattern", what));
             return None;
         }
     };
     let before = mistakes.count();
-    let at = Span::call_site().located_at(label.span());
+    let at = Span::call_site().located_at(pattern.span());
     let fields = placeholders.iter().filter_map(|name| {
         let param = item.params.iter().find(|param| param.name.unraw() == name);
         match param {
@@ -35,9 +36,9 @@ pub(crate) fn label_tokens(
             }
             Some(_) => {
                 mistakes.at(
-                    label,
+                    pattern,
                     format!(
-                        "`{{{name}}}` is lent by the worker; a label is made of the payload, at the enqueue"
+                        "`{{{name}}}` is lent by the worker; a {what} is made of the payload, at the enqueue"
                     ),
                 );
                 None
@@ -50,7 +51,7 @@ pub(crate) fn label_tokens(
                     0 => "this job has no payload parameters".into(),
                     _ => format!("payload parameters: {}", words(known)),
                 };
-                mistakes.at(label, format!("no payload parameter `{name}` for this label{meant}\n{list}"));
+                mistakes.at(pattern, format!("no payload parameter `{name}` for this {what}{meant}\n{list}"));
                 None
             }
         }
@@ -62,9 +63,9 @@ pub(crate) fn label_tokens(
 }
 
 /// `"to {email}"` → the format string `"to {}"` and the names in its places; `{{` and `}}` are braces.
-fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
+fn read_pattern(pattern: &str) -> Result<(String, Vec<String>), String> {
     let (mut format, mut names) = (String::new(), Vec::new());
-    let mut letters = label.chars().peekable();
+    let mut letters = pattern.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             '{' | '}' if letters.next_if_eq(&letter).is_some() => format.extend([letter, letter]),
@@ -76,7 +77,7 @@ fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
                         Some(letter) => name.push(letter),
                         None => {
                             return Err(
-                                "this label has a `{` without its `}`; `{{` stands for a brace".into()
+                                "this pattern has a `{` without its `}`; `{{` stands for a brace".into()
                             );
                         }
                     }
@@ -91,7 +92,7 @@ fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
                 format.push_str("{}");
                 names.push(name);
             }
-            '}' => return Err("this label has a `}` without its `{`; `}}` stands for a brace".into()),
+            '}' => return Err("this pattern has a `}` without its `{`; `}}` stands for a brace".into()),
             letter => format.push(letter),
         }
     }
@@ -100,11 +101,11 @@ fn read_label(label: &str) -> Result<(String, Vec<String>), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::read_label;
+    use super::read_pattern;
 
     #[test]
     fn a_label_is_text_names_and_braces() {
-        let read = |label| read_label(label).map(|(format, names)| (format, names.join(" ")));
+        let read = |label| read_pattern(label).map(|(format, names)| (format, names.join(" ")));
         let is = |format: &str, names: &str| Ok((format.to_owned(), names.to_owned()));
         assert_eq!(read(""), is("", ""));
         assert_eq!(read("to {email} of {user_id}"), is("to {} of {}", "email user_id"));
