@@ -2,7 +2,7 @@
 
 use crate::{
     job::{JobId, Lease, LogLevel, line},
-    store::{Claimed, Note, Store},
+    store::{Claimed, Note, Store, Ties},
     time::Clock,
 };
 use news::News;
@@ -16,8 +16,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
+mod completing;
 mod news;
 
+pub use completing::CompleteError;
 pub use news::Amount;
 
 /// The job that runs, seen from inside. A parameter `ctx: &JobContext` of a job function is given one.
@@ -73,6 +75,7 @@ struct Running {
     order: Mutex<(Order, Option<Waker>)>,
     overdue: AtomicBool,
     unwanted: AtomicBool,
+    promised: AtomicBool,
 }
 
 impl CancelSwitch {
@@ -184,6 +187,7 @@ impl JobContext {
             order: Mutex::default(),
             overdue: AtomicBool::new(false),
             unwanted: AtomicBool::new(false),
+            promised: AtomicBool::new(false),
         });
         (Self(running.clone()), CancelSwitch(running))
     }
@@ -297,6 +301,16 @@ impl JobContext {
     /// Whether [`cancelled`](Self::cancelled) has fired: for loops of `blocking` jobs.
     pub fn is_cancelled(&self) -> bool {
         self.0.has_fired()
+    }
+
+    /// Whether the handler has completed the job in a transaction, which may have committed or not.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.0.promised.load(Ordering::Acquire)
+    }
+
+    /// What the job's settle has to look at.
+    pub(crate) fn ties(&self) -> Ties {
+        Ties { promised: self.has_promised(), ..self.0.job.ties }
     }
 
     /// The job itself.

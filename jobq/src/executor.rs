@@ -2,7 +2,7 @@
 
 use crate::{
     context::JobContext,
-    job::{AttemptOutcome, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
+    job::{AttemptOutcome, CompletionRolledBack, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
     registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
     retry::Backoff,
     store::{Claimed, Next},
@@ -50,6 +50,8 @@ pub enum Ending {
     Lost(String),
     /// Its worker stops and took it from the handler.
     Stopped,
+    /// It completed in a transaction that did not commit.
+    RolledBack,
     /// A person has cancelled the job, and this is what came of the attempt.
     TakenBack(String),
     /// Its lease was lost and its handler dropped: there is nothing to store.
@@ -122,6 +124,10 @@ pub fn verdict(ending: Ending, terms: &Terms, now: Millis, random: f64) -> Verdi
         Ending::Undecodable(text) => failed(AttemptOutcome::Undecodable, text, None),
         Ending::NotStarted(text) => failed(AttemptOutcome::Failed, text, None),
         Ending::Lost(text) => failed(AttemptOutcome::Lost, text, None),
+        Ending::RolledBack => {
+            let error = JobError::new(CompletionRolledBack);
+            failed(AttemptOutcome::Failed, error.to_string(), Some(&error))
+        }
         Ending::Stopped => Verdict::Release,
         Ending::TakenBack(text) => {
             let error = cut(&text, MAX_ERROR).into_owned();
@@ -229,11 +235,19 @@ impl Executor {
             false => outlived(pin!(self.in_place(entry, ctx))).await,
         };
         let ending = if ctx.is_unwanted() { unwanted(ending) } else { ending };
-        let verdict = self.conclude(ending, entry, ctx.job());
+        self.conclude(ending, entry, ctx.job())
+    }
+
+    /// Shows who watches what really follows from an attempt.
+    pub(crate) fn show(&self, job: &Claimed, verdict: &Verdict) {
         if let Some(watch) = &self.watch {
-            watch(ctx.job(), &verdict);
+            watch(job, verdict);
         }
-        verdict
+    }
+
+    /// What follows where an attempt that ended well had completed in a transaction that did not commit.
+    pub(crate) fn rolled_back(&self, entry: &'static JobEntry, job: &Claimed) -> Verdict {
+        self.conclude(Ending::RolledBack, entry, job)
     }
 
     fn conclude(&self, ending: Ending, entry: &JobEntry, job: &Claimed) -> Verdict {
@@ -430,7 +444,7 @@ fn unwanted(ending: Ending) -> Ending {
         Ending::Panicked(text) => format!("panicked: {text}"),
         Ending::TimedOut(after) => format!("timed out after {after:?}"),
         Ending::Undecodable(text) | Ending::NotStarted(text) | Ending::Lost(text) => text,
-        Ending::Stopped => DROPPED.to_owned(),
+        Ending::Stopped | Ending::RolledBack => DROPPED.to_owned(),
     };
     Ending::TakenBack(text)
 }

@@ -593,6 +593,15 @@ impl fmt::Debug for JobError {
     }
 }
 
+/// The error of an attempt whose handler completed its job in a transaction, with
+/// [`complete_in`](crate::JobContext::complete_in), and ended well although that transaction did not commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the job was completed in a transaction that did not commit: it was rolled back, or dropped without `commit()`, when \
+     the handler ended"
+)]
+pub struct CompletionRolledBack;
+
 /// A [`JobError`] as a `std::error::Error`. Libraries box errors in types of their own; that its cause is marked is what
 /// can be seen through them.
 #[derive(Debug)]

@@ -44,7 +44,8 @@
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
-//! - what a job may know and say: [`JobContext`], [`JobError`]; how far it is and what it wrote: [`JobQueue::output`];
+//! - what a job may know and say: [`JobContext`], [`JobError`]; to complete it with one's own rows:
+//!   [`JobContext::complete_in`]; how far it is and what it wrote: [`JobQueue::output`];
 //! - to test jobs: [`testing`], [`#[jobq::test]`](macro@test), [`assert_enqueued!`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
@@ -73,15 +74,15 @@ pub mod worker;
 
 pub use jobq_macros::{Event, job, test};
 
-pub use context::JobContext;
+pub use context::{CompleteError, JobContext};
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
     JobSet,
 };
 pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
 pub use job::{
-    Attempt, AttemptOutcome, Fields, Job, JobError, JobField, JobId, JobRow, KeyScope, LogLevel, OnConflict,
-    OutputLine, Timeout, Unique, Until, WorkerId,
+    Attempt, AttemptOutcome, CompletionRolledBack, Fields, Job, JobError, JobField, JobId, JobRow, KeyScope,
+    LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
 };
 pub use queue::{
     JobQueue, JobQueueOptions, NoQueue, OutputPages, Pages, Pausing, QueueError, Wait, WaitError, spawn,

@@ -57,6 +57,13 @@ pub trait Store: Send + Sync + 'static {
     /// running → completed.
     fn complete(&self, ended: Vec<Completion>, now: Millis) -> Answer<'_, Vec<Settled>>;
 
+    /// running → completed, laid inside the caller's transaction: a promise, which counts from its commit on, and never was
+    /// where there is none. Any way out of running then is → completed with this result, whatever the settle says.
+    fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised>;
+
+    /// What was promised of this attempt, as far as that has committed; `None`: nothing.
+    fn promised(&self, id: JobId, lease: Lease) -> Answer<'_, Option<Promise>>;
+
     /// running → pending, scheduled, dead or cancelled: the attempt failed and counts.
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>>;
 
@@ -338,13 +345,15 @@ pub struct Claim {
 pub struct Ties {
     /// Limits count it: its end may let another job start.
     pub limited: bool,
+    /// Its completion was laid in a transaction of the application. No claim says so, but its holder knows.
+    pub promised: bool,
 }
 
 impl Ties {
     /// Tied to nothing.
-    pub const NONE: Self = Self { limited: false };
+    pub const NONE: Self = Self { limited: false, promised: false };
     /// Tied to whatever there is, for who does not know.
-    pub const ALL: Self = Self { limited: true };
+    pub const ALL: Self = Self { limited: true, promised: true };
 }
 
 /// A job that was just claimed: everything that running it needs.
@@ -387,6 +396,24 @@ pub struct Completion {
     pub result: Option<String>,
     /// What the claim said of it.
     pub ties: Ties,
+}
+
+/// What became of a completion inside a caller's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promised {
+    /// Laid: it stands when the transaction commits.
+    Laid,
+    /// It was there already: this attempt has completed before.
+    Twice,
+    /// The job is not this attempt's any more, or gone.
+    LeaseLost,
+}
+
+/// A completion that has committed with the application's own rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// JSON text of the output; `None` for `()`.
+    pub result: Option<String>,
 }
 
 /// What becomes of a job whose attempt failed.
@@ -851,7 +878,10 @@ pub enum StoreError {
         existing: Option<JobId>,
     },
     /// This store knows no transactions of a caller.
-    #[error("this store has no transactions to enqueue in; use a SQLite queue, or enqueue without `in_tx`")]
+    #[error(
+        "this store has no transactions to enqueue or complete in; use a SQLite queue, or do without `in_tx` and \
+         `complete_in`"
+    )]
     NoTransactions,
     /// The caller's transaction is on another database.
     #[error("the transaction is on {theirs}, the queue on {ours}; open both on one file")]

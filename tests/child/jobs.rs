@@ -72,3 +72,23 @@ fn blocks(ctx: &JobContext) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Lays a row of the application and completes in one transaction, and may fail after it.
+#[job]
+async fn pay(ctx: &JobContext, n: u64) -> Result<u64, JobError> {
+    static POOL: tokio::sync::OnceCell<sqlx::SqlitePool> = tokio::sync::OnceCell::const_new();
+    let pool = POOL.get_or_init(async || {
+        let path = journal::folder().join("app.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+        let pool = sqlx::sqlite::SqlitePoolOptions::new().acquire_timeout(Duration::from_secs(60));
+        pool.connect_lazy_with(options.busy_timeout(Duration::from_secs(60)))
+    });
+    let mut tx = pool.await.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("INSERT INTO payments (job) VALUES (?)").bind(ctx.id().to_string()).execute(&mut *tx).await?;
+    ctx.complete_in(&mut *tx, &n).await?;
+    tx.commit().await?;
+    match n % 10 {
+        0 => Err("too late to fail".into()),
+        _ => Ok(n),
+    }
+}

@@ -10,8 +10,8 @@ use jobq::{
     prelude::*,
     store::{
         Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker,
-        Next, Outcome, Pause, Paused, Release, Rescue, Retention, Running, Settled, Snooze, Store,
-        StoreError, Subscribed, Tx, WorkerRow,
+        Next, Outcome, Pause, Paused, Promise, Promised, Release, Rescue, Retention, Running, Settled,
+        Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -644,6 +644,10 @@ impl Store for Counted {
         self.memory.enqueue_in(tx, jobs, now)
     }
 
+    fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised> {
+        self.memory.complete_in(tx, ended)
+    }
+
     passed_on! {
         promote(limit: usize, now: i64) -> usize;
         claim(claim: Claim, now: i64) -> Vec<Claimed>;
@@ -680,6 +684,7 @@ impl Store for Counted {
         counts() -> Vec<Count>;
         due(set: Arc<ClaimSet>, now: i64) -> Due;
         cancels() -> Vec<Cancel>;
+        promised(id: JobId, lease: i64) -> Option<Promise>;
         running(workers: Vec<jobq::WorkerId>) -> Vec<Running>;
         register(worker: NewWorker, now: i64) -> jobq::WorkerId;
         workers() -> Vec<WorkerRow>;

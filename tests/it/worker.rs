@@ -11,5 +11,6 @@ mod results;
 mod running;
 mod starting;
 mod stopping;
+mod transactions;
 mod trouble;
 mod verdicts;

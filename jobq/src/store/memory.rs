@@ -10,8 +10,9 @@ use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Release, Rescue, Retention,
-        Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
+        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Promise, Promised, Release,
+        Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
+        admit_pause,
     },
     time::Millis,
 };
@@ -149,6 +150,14 @@ impl Store for MemoryStore {
 
     fn complete(&self, ended: Vec<Completion>, now: Millis) -> Answer<'_, Vec<Settled>> {
         self.write(now, |tables| ended.into_iter().map(|ended| tables.complete(ended, now)).collect())
+    }
+
+    fn complete_in<'a>(&'a self, _: Tx<'a>, _: Completion) -> Answer<'a, Promised> {
+        Box::pin(ready(Err(StoreError::NoTransactions)))
+    }
+
+    fn promised(&self, _: JobId, _: Lease) -> Answer<'_, Option<Promise>> {
+        Box::pin(ready(Ok(None)))
     }
 
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {

@@ -30,8 +30,9 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention,
-        Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_pause,
+        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Promise, Promised, Release,
+        Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
+        admit_pause,
     },
     time::Millis,
 };
@@ -153,6 +154,11 @@ impl SqliteStore {
         &self.options.path
     }
 
+    fn home(&self) -> tx::Home<'_> {
+        let (path, tag, durability) = (self.path(), self.tag, self.options.durability);
+        tx::Home { path, files: &self.files, tag, durability, warned: &self.warned }
+    }
+
     fn act<T: Send + 'static>(
         &self,
         rows: usize,
@@ -203,12 +209,10 @@ impl Store for SqliteStore {
 
     fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<Enqueued>> {
         let Tx::Sqlite(connection) = tx;
-        let (path, tag, durability) = (self.path(), self.tag, self.options.durability);
-        let home = tx::Home { path, files: &self.files, tag, durability, warned: &self.warned };
         Box::pin(async move {
             self.inbox.is_here()?;
             admit(&jobs)?;
-            tx::enqueue_in(home, connection, &jobs, now).await
+            tx::enqueue_in(self.home(), connection, &jobs, now).await
         })
     }
 
@@ -226,6 +230,19 @@ impl Store for SqliteStore {
 
     fn complete(&self, ended: Vec<Completion>, now: Millis) -> Answer<'_, Vec<Settled>> {
         self.settle(ended.len(), move |desk| desk.complete(&ended, now))
+    }
+
+    fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised> {
+        let Tx::Sqlite(connection) = tx;
+        Box::pin(async move {
+            self.inbox.is_here()?;
+            tx::complete_in(self.home(), connection, &ended).await
+        })
+    }
+
+    fn promised(&self, id: JobId, lease: Lease) -> Answer<'_, Option<Promise>> {
+        let tag = self.tag;
+        self.sentry.read(move |db| read::promised(db, tag, id, lease))
     }
 
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {

@@ -5,10 +5,12 @@ use crate::{
     context::{JobContext, Office},
     executor::{Body, Executor, Order, Orders, Verdict},
     job::{JobId, Lease},
-    maintenance::{Asking, Identity, Quiet},
+    maintenance::{Asking, Identity, Quiet, answered, trouble_wait},
     queue::{JobQueue, worker_here},
     registry::{JobEntry, Registry},
-    store::{ClaimSet, Claimed, Completion, Failure, Note, Release, Snooze, Store, StoreError},
+    store::{
+        ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError, Ties,
+    },
     time::Clock,
 };
 use std::{
@@ -132,8 +134,8 @@ impl Batch {
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
 
-    fn push(&mut self, job: &Claimed, verdict: Verdict) {
-        let &Claimed { id, lease, ties, .. } = job;
+    fn push(&mut self, job: &Claimed, ties: Ties, verdict: Verdict) {
+        let &Claimed { id, lease, .. } = job;
         match verdict {
             Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, ties }),
             Verdict::Fail { outcome, error, next } => {
@@ -322,7 +324,7 @@ impl Core {
             let same = latest.filter(|entry| *entry.job_type == *job.job_type);
             latest = same.or_else(|| self.known.get(&job.job_type));
             let Some(entry) = latest.filter(|_| wish.claims()) else {
-                floor.outbox.push(&job, Verdict::Release);
+                floor.outbox.push(&job, job.ties, Verdict::Release);
                 given_back = true;
                 continue;
             };
@@ -337,9 +339,50 @@ impl Core {
         for (entry, ctx, place) in started {
             let core = self.clone();
             tokio::spawn(self.queue.clone().enter(self.key, async move {
-                let verdict = core.executor.attempt(entry, &ctx).await;
+                let mut verdict = core.executor.attempt(entry, &ctx).await;
+                if ctx.has_promised() {
+                    verdict = Box::pin(core.hold_to_promise(entry, &ctx, verdict)).await;
+                }
+                core.executor.show(ctx.job(), &verdict);
                 core.leave(entry, place, &ctx, verdict);
             }));
+        }
+    }
+
+    /// What follows from an attempt that completed in a transaction: whether that has committed is the truth, whatever
+    /// the handler did after it.
+    async fn hold_to_promise(&self, entry: &'static JobEntry, ctx: &JobContext, said: Verdict) -> Verdict {
+        if said == Verdict::Forget {
+            return said;
+        }
+        let mut failures = 0;
+        let promise = loop {
+            match answered(async { self.store().promised(ctx.id(), ctx.lease()).await }).await {
+                Ok(promise) => break promise,
+                Err(error) if error.is_transient() => {
+                    failures += 1;
+                    tracing::warn!(%error, id = %ctx.id(), failures, "whether a job has completed in a transaction could not be read; it is tried again");
+                    self.clock().sleep(trouble_wait(failures)).await;
+                }
+                // The store can't be used; whoever rescues the job holds it to its promise.
+                Err(_) => break None,
+            }
+        };
+        let (id, job_type) = (ctx.id(), ctx.job_type());
+        match (promise, said) {
+            (Some(Promise { result }), Verdict::Complete { result: said }) => {
+                let text = |result: &Option<String>| result.clone().unwrap_or_else(|| "null".into());
+                if text(&result) != text(&said) {
+                    tracing::warn!(%id, job_type, "a job returned another output than the one that it completed with in a transaction: the latter is its result");
+                }
+                Verdict::Complete { result }
+            }
+            (Some(Promise { result }), _) => {
+                tracing::warn!(%id, job_type, "an attempt did not end well after it had completed in a transaction: the job is completed");
+                Verdict::Complete { result }
+            }
+            (None, Verdict::Complete { .. }) => self.executor.rolled_back(entry, ctx.job()),
+            (None, said) => said,
         }
     }
 
@@ -356,7 +399,7 @@ impl Core {
             if !forgotten {
                 held.orders.take_last_news(&mut floor.outbox.notes);
             }
-            floor.outbox.push(job.job(), verdict);
+            floor.outbox.push(job.job(), job.ties(), verdict);
         }
         self.room.notify_one();
         if forgotten {
@@ -436,7 +479,8 @@ impl Core {
         let stuck = floor.held.take_all();
         for held in &stuck {
             held.orders.take_last_news(&mut floor.outbox.notes);
-            floor.outbox.push(held.orders.job(), Verdict::Release);
+            let job = held.orders.job();
+            floor.outbox.push(job, job.ties, Verdict::Release);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);

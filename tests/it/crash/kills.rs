@@ -174,6 +174,51 @@ async fn rows_and_jobs_of_one_transaction_are_equal_after_every_kill() {
     scene.is_well().await;
 }
 
+/// The effect and the completion of a job are one, wherever the kill falls.
+#[tokio::test]
+async fn effects_that_commit_with_their_jobs_completion_happen_exactly_once() {
+    let (scene, mut random) = (Scene::new().await, random());
+    let db = scene.raw();
+    db.execute_batch("CREATE TABLE payments (job TEXT NOT NULL)").unwrap();
+    // Payments, jobs that were paid for, and jobs that are completed or held to it by a promise.
+    let count = || -> [i64; 3] {
+        let sql = "SELECT (SELECT count(*) FROM payments), (SELECT count(DISTINCT job) FROM payments),
+                (SELECT count(*) FROM jobs j WHERE state = 3 OR (state = 2 AND EXISTS
+                    (SELECT 1 FROM jobq_promises p WHERE p.job = j.id AND p.lease = j.lease)))";
+        db.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?])).unwrap()
+    };
+    let start = |scene: &Scene| {
+        let folder = scene.dir.path().to_str().unwrap();
+        let mut child = Child::start("drain", &[scene.path.to_str().unwrap(), folder, "8"]);
+        child.expect("ready");
+        child.say("go");
+        child
+    };
+    let (mut enqueued, mut unsettled) = (0, 0);
+    for round in 0..rounds(25, 600) {
+        scene.enqueue("pay", (enqueued..enqueued + 30).map(|n| format!(r#"{{"n":{n}}}"#))).await;
+        enqueued += 30;
+        let mut child = start(&scene);
+        pause(&mut random, 5..60).await;
+        child.kill();
+        let [payments, paid, completed] = count();
+        assert_eq!((payments, payments), (paid, completed), "round {round}");
+        let promises = db.query_row("SELECT count(*) FROM jobq_promises", [], |row| row.get::<_, i64>(0));
+        unsettled += promises.unwrap();
+    }
+    // Jobs that were lost more than once are due again within some seconds.
+    within(PATIENCE, "all jobs are paid for and completed", async || {
+        start(&scene).expect_within("drained", PATIENCE);
+        scene.count(JobState::Completed).await == enqueued as u64
+    })
+    .await;
+    println!(
+        "{enqueued} jobs; {unsettled} times a kill fell between a commit and what the worker does after it"
+    );
+    assert_eq!(count(), [enqueued; 3]);
+    scene.is_well().await;
+}
+
 #[tokio::test]
 async fn a_killed_bulk_enqueue_leaves_whole_chunks() {
     let (scene, mut random) = (Scene::new().await, random());

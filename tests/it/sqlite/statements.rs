@@ -42,6 +42,8 @@ const HOT: &[(&str, &str)] = &[
     ("archive", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("leave", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("promise", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("promised", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("ask_cancel", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("outcome", "USING INTEGER PRIMARY KEY (rowid=?)"),
     ("holder", "USING INDEX jobs_unique (unique_key=? AND unique_scope=?)"),

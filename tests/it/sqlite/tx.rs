@@ -1,7 +1,10 @@
 //! Enqueue inside the application's own sqlx transaction on the same file.
 
 use super::*;
-use jobq::{MemoryStore, Tx};
+use jobq::{
+    MemoryStore, Tx,
+    store::{Promise, Promised, Release, Rescue, Retention, Snooze, Ties},
+};
 use sqlx::{Acquire, Connection, SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};
 
 impl Site {
@@ -362,5 +365,123 @@ async fn a_refused_job_refuses_its_whole_call_and_the_transaction_goes_on() {
     tx.commit().await.unwrap();
     assert_eq!(of_type(&site.store, "a").await.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     assert_eq!(site.users(), 1);
+    site.is_well().await;
+}
+
+// ---- completions in the application's transaction ----------------------------------------------------------------
+
+async fn complete_in(site: &Site, tx: impl Into<Tx<'_>>, job: &Claimed) -> Promised {
+    soon(site.store.complete_in(tx.into(), completion(job))).await.unwrap()
+}
+
+async fn promised(site: &Site, job: &Claimed) -> Option<Promise> {
+    soon(site.store.promised(job.id, job.lease)).await.unwrap()
+}
+
+/// Running jobs, each as one claim gives them.
+async fn running(site: &Site, count: usize) -> Vec<Claimed> {
+    soon(site.store.enqueue(jobs("a", count), T0)).await.unwrap();
+    let worker = sign_in(&site.store).await;
+    claim(&site.store, worker, &["a"], count).await
+}
+
+#[tokio::test]
+async fn a_promise_counts_from_its_commit_on_and_whatever_is_said_then_completes_the_job() {
+    let site = Site::new().await;
+    let pool = site.pool().await;
+    let held = running(&site, 6).await;
+    for (way, job) in held.iter().enumerate() {
+        let mut tx = pool.begin().await.unwrap();
+        add_user(&mut tx).await;
+        assert_eq!(complete_in(&site, &mut tx, job).await, Promised::Laid);
+        assert_eq!(promised(&site, job).await, None, "not before the commit");
+        tx.commit().await.unwrap();
+        let result = completion(job).result;
+        assert_eq!(promised(&site, job).await, Some(Promise { result: result.clone() }));
+        if way == 5 {
+            assert_eq!(soon(site.store.cancel(vec![job.id], T0)).await.unwrap(), [Acted::Asked]);
+        }
+        let (id, lease, ties) = (job.id, job.lease, Ties::NONE);
+        let settled = match way {
+            0 => site.store.complete(vec![Completion { ties: Ties::ALL, ..completion(job) }], T0 + 5),
+            1 => site.store.fail(vec![failure(job, Next::Dead)], T0 + 5),
+            2 => site.store.snooze(vec![Snooze { id, lease, run_at: T0 + HOUR, ties }], T0 + 5),
+            3 => site.store.release(vec![Release { id, lease, ties }], T0 + 5),
+            _ => {
+                let error = "worker lost".into();
+                site.store.rescue(vec![Rescue { id, lease, error, next: Next::At(T0), ties }], T0 + 5)
+            }
+        };
+        assert_eq!(soon(settled).await.unwrap(), [Settled::Applied], "way {way}");
+        let row = site.store.get(id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.completed_at), (JobState::Completed, Some(T0 + 5)), "way {way}");
+        assert_eq!((row.result, row.error, row.attempts), (result, None, 1), "way {way}");
+        assert_eq!(site.store.attempts(id).await.unwrap().len(), 1);
+        assert_eq!(promised(&site, job).await, None, "it is kept, and so it is gone");
+    }
+    assert_eq!(site.users(), 6);
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn a_promise_that_is_rolled_back_never_was_and_can_be_made_again_but_not_twice() {
+    let site = Site::new().await;
+    let pool = site.pool().await;
+    let held = running(&site, 1).await;
+    let mut tx = pool.begin().await.unwrap();
+    assert_eq!(complete_in(&site, &mut tx, &held[0]).await, Promised::Laid);
+    assert_eq!(complete_in(&site, &mut tx, &held[0]).await, Promised::Twice);
+    tx.rollback().await.unwrap();
+    assert_eq!(promised(&site, &held[0]).await, None);
+
+    let mut tx = pool.begin().await.unwrap();
+    let mut savepoint = tx.begin().await.unwrap();
+    assert_eq!(complete_in(&site, &mut savepoint, &held[0]).await, Promised::Laid);
+    savepoint.rollback().await.unwrap();
+    assert_eq!(complete_in(&site, &mut tx, &held[0]).await, Promised::Laid);
+    tx.commit().await.unwrap();
+    let mut again = pool.begin().await.unwrap();
+    assert_eq!(complete_in(&site, &mut again, &held[0]).await, Promised::Twice);
+    again.rollback().await.unwrap();
+    let released = Release { id: held[0].id, lease: 1, ties: Ties::NONE };
+    assert_eq!(soon(site.store.release(vec![released], T0)).await.unwrap(), [Settled::Applied]);
+    assert_eq!(state(&site.store, held[0].id).await, Some(JobState::Completed));
+    site.is_well().await;
+}
+
+#[tokio::test]
+async fn only_the_holder_of_the_lease_may_promise() {
+    let site = Site::new().await;
+    let pool = site.pool().await;
+    let job = running(&site, 1).await.remove(0);
+    let mut tx = pool.begin().await.unwrap();
+    let strangers = [
+        Claimed { lease: 2, ..job.clone() },
+        Claimed { id: crate::laws::foreign(job.id), ..job.clone() },
+        Claimed { id: site.bystander.id, ..job.clone() },
+    ];
+    for stranger in &strangers {
+        assert_eq!(complete_in(&site, &mut tx, stranger).await, Promised::LeaseLost);
+    }
+    tx.commit().await.unwrap();
+    // Lost, and run again: what the first attempt promises late is nothing, the second one may.
+    let failed = soon(site.store.fail(vec![failure(&job, Next::At(T0))], T0)).await.unwrap();
+    assert_eq!(failed, [Settled::Applied]);
+    let mut bare = pool.acquire().await.unwrap();
+    assert_eq!(complete_in(&site, &mut bare, &job).await, Promised::LeaseLost);
+    let worker = sign_in(&site.store).await;
+    let again = claim(&site.store, worker, &["a"], 1).await.remove(0);
+    assert_eq!(complete_in(&site, &mut bare, &job).await, Promised::LeaseLost);
+    assert_eq!(complete_in(&site, &mut bare, &again).await, Promised::Laid);
+    soon(site.store.prune(Retention { finished: None, dead: None }, T0)).await.unwrap();
+    assert!(promised(&site, &again).await.is_some(), "a prune leaves those of running jobs");
+    soon(site.store.fail(vec![failure(&again, Next::Dead)], T0)).await.unwrap();
+    assert_eq!(state(&site.store, job.id).await, Some(JobState::Completed));
+    assert_eq!(column::<i64>(&site.raw(), "SELECT count(*) FROM jobq_promises"), [0]);
+
+    let elsewhere = Site::new().await;
+    let mut other = elsewhere.pool().await.begin().await.unwrap();
+    let refused = soon(site.store.complete_in((&mut other).into(), completion(&job))).await;
+    assert!(matches!(refused, Err(StoreError::OtherDatabase { .. })), "{refused:?}");
     site.is_well().await;
 }

@@ -292,7 +292,7 @@ async fn keys_in_a_transaction_follow_the_same_rules() {
 /// The number of the row that an id carries.
 fn row(id: JobId) -> u64 {
     let bits = id.as_uuid().as_u128();
-    (((bits >> 64) & 0xfff) << 36 | (bits >> 26) as u128 & ((1 << 36) - 1)) as u64
+    (((bits >> 64) & 0xfff) << 36 | (bits >> 26) & ((1 << 36) - 1)) as u64
 }
 
 /// Case 081: two rows of one key, brought about by hand, harm nobody else.

@@ -414,6 +414,10 @@ macro_rules! rig {
                 })
             }
 
+            fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised> {
+                self.inner.complete_in(tx, ended)
+            }
+
             fn claim(&self, claim: Claim, now: i64) -> Answer<'_, Vec<Claimed>> {
                 if self.forgets.swap(false, Ordering::SeqCst) {
                     return Box::pin(async {
@@ -482,6 +486,7 @@ rig! {
     counts() -> Vec<Count>;
     due(set: Arc<ClaimSet>, now: i64) -> Due;
     cancels() -> Vec<Cancel>;
+    promised(id: JobId, lease: i64) -> Option<Promise>;
     running(workers: Vec<WorkerId>) -> Vec<Running>;
     register(worker: NewWorker, now: i64) -> WorkerId;
     workers() -> Vec<WorkerRow>;

@@ -43,8 +43,8 @@ pub(super) struct Desk {
     pub(super) tag: u32,
     lanes: Lanes,
     inserts: Inserts,
-    /// For which lease of which row it is wished that it be cancelled; `None`: not known.
-    wishes: Option<BTreeMap<i64, Lease>>,
+    /// What is wished or promised of running rows, each of one lease; `None`: not known.
+    wishes: Option<BTreeMap<(i64, Lease), Wish>>,
     /// Pending rows that were damaged by hand so that they can't be claimed, and why; left out until somebody writes.
     damaged: BTreeMap<i64, String>,
     /// Whether the latest of them is still to be told of.
@@ -57,6 +57,15 @@ pub(super) struct Desk {
     pub(super) touched: bool,
     /// The latest instant that an act of this transaction carried.
     pub(super) moment: Option<Millis>,
+}
+
+/// What is known of a running attempt beside its row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// It is to be cancelled.
+    Cancel,
+    /// It has completed in a transaction of the application.
+    Promised,
 }
 
 /// An attempt that leaves `running` otherwise than completed.
@@ -165,6 +174,10 @@ impl Desk {
             let applied = self.is_ours(end.id) && self.with_or_without_key(end.id, now, &mut complete)? == 1;
             self.touched |= applied;
             self.stirred |= applied && end.ties.limited;
+            if applied && end.ties.promised {
+                self.execute(sql!("forget_promise"), [end.id.row()])?;
+                self.wishes = None;
+            }
             answers.push(match applied {
                 true => Settled::Applied,
                 false => {
@@ -183,7 +196,11 @@ impl Desk {
     fn leave_one(&mut self, end: &Leave, now: Millis) -> rusqlite::Result<Settled> {
         let error = end.error.as_deref().map(|text| cut(text, MAX_ERROR));
         let (id, lease, created_at) = (end.id.row(), end.lease, end.id.created_at());
-        let unwanted = self.is_ours(end.id) && self.is_unwanted(id, lease)?;
+        let wish = if self.is_ours(end.id) { self.wish_for(id, lease)? } else { None };
+        if wish == Some(Wish::Promised) {
+            return self.keep_promise(end, now);
+        }
+        let unwanted = wish == Some(Wish::Cancel);
         let (outcome, next) = match unwanted {
             true => (AttemptOutcome::Cancelled, Some(Next::Cancelled)),
             false => (end.outcome, end.next),
@@ -212,6 +229,17 @@ impl Desk {
         self.stirred |= state == JobState::Pending || end.ties.limited;
         self.touched = true;
         Ok(Settled::Applied)
+    }
+
+    /// The attempt has completed in a transaction of the application, whatever is said of it now.
+    fn keep_promise(&mut self, end: &Leave, now: Millis) -> rusqlite::Result<Settled> {
+        let (id, lease) = (end.id, end.lease);
+        let mut look = self.db.prepare_cached(sql!("promised"))?;
+        let result = look.query_row(params![id.row(), lease], |row| text(row, 0)).optional()?.flatten();
+        drop(look);
+        let kept = Completion { id, lease, result, ties: Ties { promised: true, ..end.ties } };
+        let settled = self.complete(&[kept], now)?;
+        Ok(settled.first().copied().unwrap_or(Settled::Gone))
     }
 
     /// A history can only have grown too long where the job was claimed that often.
@@ -289,14 +317,17 @@ impl Desk {
         Ok(answers)
     }
 
-    /// Whether it is wished of this lease that its job be cancelled.
-    fn is_unwanted(&mut self, row: i64, lease: Lease) -> rusqlite::Result<bool> {
+    /// What is wished or promised of this lease; a promise goes before.
+    fn wish_for(&mut self, row: i64, lease: Lease) -> rusqlite::Result<Option<Wish>> {
         if self.wishes.is_none() {
             let mut wishes = self.db.prepare_cached(sql!("wishes"))?;
-            let wishes = wishes.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            self.wishes = Some(wishes.collect::<Result<_, _>>()?);
+            let wish = |row: &Row<'_>| {
+                let wish = if row.get(2)? { Wish::Promised } else { Wish::Cancel };
+                Ok(((row.get(0)?, row.get(1)?), wish))
+            };
+            self.wishes = Some(wishes.query_map([], wish)?.collect::<Result<_, _>>()?);
         }
-        Ok(self.wishes.as_ref().is_some_and(|wishes| wishes.get(&row) == Some(&lease)))
+        Ok(self.wishes.as_ref().and_then(|wishes| wishes.get(&(row, lease)).copied()))
     }
 
     pub(super) fn retry(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
@@ -392,10 +423,11 @@ impl Desk {
         Ok((pruned, rows.len()))
     }
 
-    /// Workers that have been gone for a day, and wishes whose lease is over, are of no use to anybody.
+    /// Workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
     pub(super) fn forget_the_gone(&mut self, now: Millis) -> rusqlite::Result<()> {
         self.wishes = None;
         self.execute(sql!("forget_cancels"), [])?;
+        self.execute(sql!("forget_promises"), [])?;
         self.execute(sql!("forget_workers"), [now]).map(drop)
     }
 

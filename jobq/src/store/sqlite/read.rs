@@ -13,8 +13,8 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow, WorkerId},
     state::{JobState, StateSet},
     store::{
-        Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Retention, Running, StoreError, Subscribed,
-        Ties, WorkerRow,
+        Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Promise, Retention, Running, StoreError,
+        Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -156,6 +156,19 @@ pub(super) fn outcomes(db: &Connection, tag: u32, ids: &[JobId]) -> rusqlite::Re
         false => Ok(None),
     };
     ids.iter().map(&mut found).collect()
+}
+
+pub(super) fn promised(
+    db: &Connection,
+    tag: u32,
+    id: JobId,
+    lease: Lease,
+) -> rusqlite::Result<Option<Promise>> {
+    if id.tag() != tag {
+        return Ok(None);
+    }
+    let promise = |row: &Row<'_>| Ok(Promise { result: text(row, 0)? });
+    db.prepare_cached(sql!("promised"))?.query_row(params![id.row(), lease], promise).optional()
 }
 
 pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Vec<Attempt>> {

@@ -1,4 +1,4 @@
-//! Enqueue inside the caller's own sqlx transaction: the app's rows and its jobs commit together.
+//! Enqueue and complete inside the caller's own sqlx transaction: the app's rows and its jobs commit together.
 
 use super::{
     Durability,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     job::{JobId, NewJob},
-    store::{Enqueued, StoreError},
+    store::{Completion, Enqueued, Promised, StoreError},
     time::Millis,
 };
 use serde_json::{Value, json};
@@ -69,6 +69,29 @@ pub(super) async fn enqueue_in(
     let first = done.last_insert_rowid() - plan.inserts.len() as i64 + 1;
     let ids = (first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag));
     Ok(plan.answers(&ids.collect::<Vec<_>>()))
+}
+
+/// Three statements at most, as above.
+pub(super) async fn complete_in(
+    home: Home<'_>,
+    db: &mut SqliteConnection,
+    ended: &Completion,
+) -> Result<Promised, StoreError> {
+    let began = Instant::now();
+    let refused = |error| refused(error, began.elapsed());
+    let Completion { id, lease, result, .. } = ended;
+    check(&home, db, refused).await?;
+    if id.tag() != home.tag {
+        return Ok(Promised::LeaseLost);
+    }
+    let (row, created_at) = (id.row(), id.created_at());
+    let lay = sqlx::query(sql!("promise")).bind(row).bind(lease).bind(created_at).bind(result);
+    if lay.execute(&mut *db).await.map_err(refused)?.rows_affected() == 1 {
+        return Ok(Promised::Laid);
+    }
+    let holds = sqlx::query(sql!("holds")).bind(row).bind(lease).bind(created_at);
+    let holds = holds.fetch_optional(&mut *db).await.map_err(refused)?.is_some();
+    Ok(if holds { Promised::Twice } else { Promised::LeaseLost })
 }
 
 fn row(job: &NewJob, now: Millis) -> Value {

@@ -1,2 +1,2 @@
--- All wishes that running jobs be cancelled, for whom the writing thread lets out of running.
-SELECT job, lease FROM jobq_cancels
+-- What is wished or promised of running jobs: row, lease, 0 that it be cancelled or 1 that it has completed, in this order.
+SELECT job, lease, 0 AS promised FROM jobq_cancels UNION ALL SELECT job, lease, 1 FROM jobq_promises ORDER BY promised
