@@ -238,8 +238,9 @@ impl Executor {
         self.conclude(ending, entry, ctx.job())
     }
 
-    /// Shows who watches what really follows from an attempt.
-    pub(crate) fn show(&self, job: &Claimed, verdict: &Verdict) {
+    /// Tells operators, and who watches, what follows from an attempt.
+    pub(crate) fn tell(&self, job: &Claimed, verdict: &Verdict) {
+        tell(job, verdict, &*self.clock);
         if let Some(watch) = &self.watch {
             watch(job, verdict);
         }
@@ -259,12 +260,10 @@ impl Executor {
         let terms = Terms { attempt, max_attempts, backoff, policy: entry.backoff };
         let now = self.clock.now();
         // A user's Display can panic as well.
-        let verdict = caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
+        caught(|| verdict(ending, &terms, now, fastrand::f64())).unwrap_or_else(|panic| {
             let text = format!("its error could not be written: panicked: {panic}");
             verdict(Ending::NotStarted(text), &terms, now, fastrand::f64())
-        });
-        tell(job, &verdict, now);
-        verdict
+        })
     }
 
     async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
@@ -370,13 +369,13 @@ impl Executor {
 }
 
 /// Tells operators of an attempt that did not succeed.
-fn tell(job: &Claimed, verdict: &Verdict, now: Millis) {
+fn tell(job: &Claimed, verdict: &Verdict, clock: &dyn Clock) {
     let Verdict::Fail { outcome, error, next } = verdict else { return };
     let Claimed { id, attempt, max_attempts, .. } = job;
     let job_type = &*job.job_type;
     match next {
         Next::At(at) => {
-            let again_in = Duration::from_millis(at.saturating_sub(now).unsigned_abs());
+            let again_in = Duration::from_millis(at.saturating_sub(clock.now()).unsigned_abs());
             tracing::warn!(%id, job_type, attempt, max_attempts, ?again_in, error, "an attempt {outcome}; the job runs again");
         }
         Next::AsBefore => {

@@ -343,7 +343,7 @@ impl Core {
                 if ctx.has_promised() {
                     verdict = Box::pin(core.hold_to_promise(entry, &ctx, verdict)).await;
                 }
-                core.executor.show(ctx.job(), &verdict);
+                core.executor.tell(ctx.job(), &verdict);
                 core.leave(entry, place, &ctx, verdict);
             }));
         }
