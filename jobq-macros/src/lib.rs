@@ -83,6 +83,7 @@ use quote::ToTokens;
 /// | [`max_attempts`](#max_attempts) | counted starts, the first included; 1 = no retry | the queue's default |
 /// | [`timeout`](#timeout) | a duration for one attempt, or `"none"` | the worker's default |
 /// | [`backoff`](#backoff) | the wait between attempts | 10, 20, 40 s … 1 h, each ± 15 % |
+/// | [`unique`](#unique) | alone, or with `(key = "{field}", …)`: at most one live job per key | not unique |
 /// | [`label`](#label) | a title for people | none |
 /// | [`on`](#on) | an event that enqueues it | none |
 /// | [`retain`](#retain) | a duration for the finished row, or `"forever"` | the queue's default |
@@ -90,7 +91,7 @@ use quote::ToTokens;
 /// | [`blocking`](#blocking) | a thread of its own | the worker's runtime |
 /// | [`crate`](#crate) | the path of jobq | `::jobq` |
 ///
-/// `queue`, `priority`, `max_attempts`, `timeout`, `backoff`, `label` and `retain` can be set anew at each enqueue.
+/// `queue`, `priority`, `max_attempts`, `timeout`, `backoff`, `unique`, `label` and `retain` can be set anew at each enqueue.
 /// A **duration** is text of whole numbers with units, the larger first: `"250ms"`, `"30s"`, `"5m"`, `"1h30m"`, `"7d"`.
 ///
 /// ### `payload`
@@ -174,6 +175,24 @@ use quote::ToTokens;
 ///     if error.to_string().contains("busy") { mins(attempt.into()) } else { secs(1) }
 /// }
 /// # let _: fn(u32, &JobError) -> Duration = patience;
+/// ```
+///
+/// ### `unique`
+/// A second job of a key is not stored, and its enqueue gives the first one. All settings may be left out:
+/// `key = "{tenant}:{user_id}"`, else the whole payload is the key; `until = started`, `finished` (the default),
+/// `succeeded` or `deleted`, or `states = [running, dead]` beside the waiting ones: who holds it; `within = "1h"`: it is
+/// held at least that long from the enqueue; `scope = queue`, `global` or `job_type` (the default);
+/// `on_conflict = keep` (the default), `reject`, `replace`, or `replace(payload, run_at)`: what becomes of the second;
+/// `debounce = "5s"`: each enqueue begins the wait anew, and the last payload runs.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(unique(key = "{user_id}", within = "1h", until = finished, on_conflict = keep))]
+/// async fn send_digest(user_id: u64, email: String) {
+///     # let _ = (user_id, email);
+/// }
+///
+/// let job = SendDigest { user_id: 42, email: "ada@example.org".into() };
+/// assert_eq!(job.unique_key().unwrap(), "42");
 /// ```
 ///
 /// ### `label`

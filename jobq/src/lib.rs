@@ -41,6 +41,7 @@
 //! - to enqueue: [`JobFn::enqueue`] on the function, [`EnqueueExt::enqueue`] on the payload, the options of [`Enqueue`];
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
 //! - to tell what happened, and have jobs follow from it: [`Event`](derive@Event), [`JobQueue::emit`], [`EventBus`];
+//! - to have a job at most once: [`Unique`], in the attribute `unique(…)`; what an enqueue found: [`Enqueued`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;

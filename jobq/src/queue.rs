@@ -305,7 +305,7 @@ impl JobQueue {
 
 acts! {
     /// Runs a job again that has ended: dead, cancelled or completed → pending; attempts start at 0 again, the history
-    /// stays.
+    /// stays. Not where another job holds its unique key: [`QueueError::KeyHeld`].
     Retry retry
     /// Runs jobs again that have ended: dead, cancelled or completed → pending.
     retry_all;

@@ -15,6 +15,7 @@ mod schedule;
 mod sqlite;
 mod testing;
 mod tidy;
+mod unique;
 mod worker;
 
 /// The ids of what was enqueued, for tests that are about the jobs and not about how they landed.
