@@ -1,11 +1,13 @@
 //! The options of the attribute: each read alone, so that a mistake in one hides none in another.
 
 mod backoff;
+mod cron;
 mod on;
 mod unique;
 mod value;
 
 pub(crate) use backoff::Backoff;
+pub(crate) use cron::{CatchUp, Cron};
 pub(crate) use on::On;
 pub(crate) use unique::{OnConflict, Unique};
 pub(crate) use value::{check_name, duration_tokens, text};
@@ -22,7 +24,7 @@ use syn::{
 };
 
 /// What this version knows, each with an example for error messages.
-const KNOWN: [(&str, &str); 15] = [
+const KNOWN: &[(&str, &str)] = &[
     ("payload", "payload = WelcomeMail"),
     ("type", "type = \"mail:welcome\""),
     ("aliases", "aliases = [\"old_name\"]"),
@@ -34,6 +36,10 @@ const KNOWN: [(&str, &str); 15] = [
     ("unique", "unique(key = \"{user_id}\", within = \"1h\")"),
     ("label", "label = \"Welcome mail to {email}\""),
     ("on", "on = UserRegistered"),
+    ("cron", "cron = \"30 2 * * *\""),
+    ("tz", "tz = \"Europe/Warsaw\""),
+    ("catch_up", "catch_up = once"),
+    ("overlap", "overlap = skip"),
     ("retain", "retain = \"7d\""),
     ("serde", "serde(rename_all = \"camelCase\")"),
     ("blocking", "blocking"),
@@ -41,21 +47,11 @@ const KNOWN: [(&str, &str); 15] = [
 ];
 
 /// What a later version will know.
-const LATER: [&str; 10] = [
-    "concurrency",
-    "concurrency_key",
-    "rate_limit",
-    "cron",
-    "tz",
-    "catch_up",
-    "version",
-    "upgrade",
-    "step",
-    "secret",
-];
+const LATER: &[&str] =
+    &["concurrency", "concurrency_key", "rate_limit", "version", "upgrade", "step", "secret"];
 
 /// What people who come from other queues write.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: &[(&str, &str)] = &[
     ("name", "type"),
     ("kind", "type"),
     ("job_type", "type"),
@@ -68,6 +64,10 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("sync", "blocking"),
     ("event", "on"),
     ("subscribe", "on"),
+    ("schedule", "cron"),
+    ("every", "cron"),
+    ("timezone", "tz"),
+    ("time_zone", "tz"),
 ];
 
 /// The options as written, each checked.
@@ -86,6 +86,7 @@ pub(crate) struct Options {
     pub(crate) label: Option<LitStr>,
     pub(crate) retain: Option<Duration>,
     pub(crate) on: Vec<On>,
+    pub(crate) cron: Cron,
     pub(crate) serde: Option<TokenStream>,
     pub(crate) blocking: bool,
 }
@@ -113,6 +114,7 @@ impl Options {
             label: None,
             retain: None,
             on: Vec::new(),
+            cron: Cron::default(),
             serde: None,
             blocking: false,
         };
@@ -123,6 +125,7 @@ impl Options {
                 mistakes.add(mistake);
             }
         }
+        options.cron.check(seen.iter().any(|name| name == "cron"), mistakes);
         options
     }
 
@@ -184,6 +187,7 @@ impl Options {
             "timeout" => self.timeout = Some(timeout(input, example)?),
             "backoff" => self.backoff = Some(Backoff::read(input)?),
             "label" => self.label = Some(text(input, example)?),
+            "cron" | "tz" | "catch_up" | "overlap" => self.cron.read(name, word, example, input)?,
             "retain" => self.retain = Some(retain(input, example)?),
             _ => self.jobq = crate_path(input, example)?,
         }

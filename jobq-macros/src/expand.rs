@@ -8,7 +8,7 @@ mod unique;
 use self::{pattern::pattern_tokens, unique::rule_tokens};
 use crate::{
     Mistakes,
-    args::{Backoff, On, Options, Timeout, check_name, duration_tokens},
+    args::{Backoff, CatchUp, Cron, On, Options, Timeout, check_name, duration_tokens},
     item::{Item, Kind, Param},
 };
 use proc_macro2::{Ident, Span, TokenStream};
@@ -51,6 +51,7 @@ impl<'a> Expansion<'a> {
         let label = options.label.as_ref().and_then(|label| pattern(label, "label"));
         let unique_key = options.unique.as_ref().and_then(|unique| unique.key.as_ref());
         let unique_key = unique_key.and_then(|key| pattern(key, "key"));
+        check_cron(&options.cron, item, &payload, mistakes);
         let (cfg, lint) = (&item.attrs.cfg, on_every_item(&item.attrs.lint));
         let allow = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
         let beside = quote!(#(#cfg)* #(#lint)* #allow);
@@ -254,6 +255,7 @@ impl<'a> Expansion<'a> {
             let lent = &param.lent;
             param.kind.is_data().then(|| quote!(#private::DataNeed::of::<#lent>()))
         });
+        let cron = cron_tokens(&options.cron, payload, private);
         let on = options.on.iter().map(|on| subscription(on, payload, private));
         let [text, job, ctx, lent] = ["text", "job", "ctx", "lent"].map(local);
         let call = quote!(#private::CallJob::call(#job, #ctx, #lent)?.await);
@@ -274,6 +276,7 @@ impl<'a> Expansion<'a> {
                         blocking: #blocking,
                         data: &[#(#data),*],
                         on: &[#(#on),*],
+                        cron: #cron,
                         check: #private::check::<#payload>,
                         run: |#text, #ctx, #lent| {
                             let #job = #private::decode::<#payload>(#text)?;
@@ -338,6 +341,42 @@ fn check_aliases(aliases: &[LitStr], job_type: &LitStr, mistakes: &mut Mistakes)
         } else if aliases[..place].iter().any(|other| other.value() == alias.value()) {
             mistakes.at(alias, "this alias is given twice");
         }
+    }
+}
+
+/// Nobody is there at a tick who could give arguments.
+fn check_cron(cron: &Cron, item: &Item, payload: &Ident, mistakes: &mut Mistakes) {
+    let Some(param) = item.payload().next().filter(|_| cron.pattern.is_some()) else { return };
+    let name = &param.name;
+    let text = format!(
+        "a job with `cron` is enqueued without arguments, and `{name}` has no value then; give `cron` to a job without \
+         parameters that enqueues this one, or schedule it at run time: \
+         `queue.schedule(Schedule::new(\"nightly\", \"30 2 * * *\", {payload} {{ … }}))`"
+    );
+    mistakes.at(name, text);
+}
+
+fn cron_tokens(cron: &Cron, payload: &Ident, private: &TokenStream) -> TokenStream {
+    let Some(pattern) = &cron.pattern else { return quote!(#private::Option::None) };
+    let zone = cron.zone.as_ref().map_or_else(|| "UTC".to_owned(), LitStr::value);
+    let catch_up = match cron.catch_up {
+        None | Some(CatchUp::Once) => quote!(Once),
+        Some(CatchUp::OnceWithin(time)) => {
+            let time = duration_tokens(time, private);
+            quote!(OnceWithin(#time))
+        }
+        Some(CatchUp::All(most)) => quote!(All(#most)),
+        Some(CatchUp::Skip) => quote!(Skip),
+    };
+    let overlap = if cron.skips == Some(true) { quote!(Skip) } else { quote!(Allow) };
+    quote! {
+        #private::Some(#private::CronEntry {
+            pattern: #pattern,
+            zone: #zone,
+            catch_up: #private::CatchUp::#catch_up,
+            overlap: #private::Overlap::#overlap,
+            payload: || #private::encode(&<#payload as #private::Job>::from_args(())),
+        })
     }
 }
 

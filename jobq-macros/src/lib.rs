@@ -86,6 +86,10 @@ use quote::ToTokens;
 /// | [`unique`](#unique) | alone, or with `(key = "{field}", …)`: at most one live job per key | not unique |
 /// | [`label`](#label) | a title for people | none |
 /// | [`on`](#on) | an event that enqueues it | none |
+/// | [`cron`](#cron-tz-catch_up-overlap) | the times at which it is enqueued | none |
+/// | [`tz`](#cron-tz-catch_up-overlap) | the time zone of these | UTC |
+/// | [`catch_up`](#cron-tz-catch_up-overlap) | what becomes of missed ones | `once` |
+/// | [`overlap`](#cron-tz-catch_up-overlap) | what becomes of one while an earlier job is live | `allow` |
 /// | [`retain`](#retain) | a duration for the finished row, or `"forever"` | the queue's default |
 /// | [`serde`](#serde) | serde attributes of the payload | none |
 /// | [`blocking`](#blocking) | a thread of its own | the worker's runtime |
@@ -239,6 +243,16 @@ use quote::ToTokens;
 /// fn each_friend(event: &UserRegistered) -> impl Iterator<Item = TellFriend> {
 ///     event.friends.iter().map(|friend| TellFriend { friend: *friend })
 /// }
+/// ```
+///
+/// ### `cron`, `tz`, `catch_up`, `overlap`
+/// For a job without payload parameters. The pattern has five fields, or six with the second first, or is a word such as
+/// `@daily`; it and the zone are checked by the compiler. `catch_up` is `once`, `once("6h")`, `all(24)` or `skip`,
+/// `overlap` is `allow` or `skip`. The guide's chapter `cron` tells the rules.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(cron = "30 2 * * MON-FRI", tz = "Europe/Warsaw", catch_up = once("6h"), overlap = skip)]
+/// async fn send_digest() {}
 /// ```
 ///
 /// ### `retain`

@@ -41,6 +41,8 @@ mod handle;
 mod many;
 mod options;
 mod raw;
+#[cfg(feature = "cron")]
+mod schedule;
 
 pub use function::{Call, CallJob, EnqueueExt, JobFn, JobSet};
 pub use handle::JobHandle;
@@ -49,6 +51,10 @@ pub(crate) use options::Options;
 use options::fill;
 pub use raw::EnqueueRaw;
 pub(crate) use raw::job_of;
+#[cfg(feature = "cron")]
+pub(crate) use schedule::tick_job;
+#[cfg(feature = "cron")]
+pub use schedule::{Schedule, ScheduleError};
 
 /// An enqueue under way.
 pub type Enqueuing<'t, T, E = EnqueueError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;

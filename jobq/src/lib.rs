@@ -44,6 +44,7 @@
 //! - to have a job at most once: [`Unique`], in the attribute `unique(…)`; what an enqueue found: [`Enqueued`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
+//! - jobs at the times of a clock: `#[job(cron = …)]`, [`JobQueue::schedule`], the chapter [`cron`](guide::cron);
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
 //! - what a job may know and say: [`JobContext`], [`JobError`]; to complete it with one's own rows:
 //!   [`JobContext::complete_in`]; how far it is and what it wrote: [`JobQueue::output`];
@@ -80,6 +81,8 @@ pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
     JobSet,
 };
+#[cfg(feature = "cron")]
+pub use enqueue::{Schedule, ScheduleError};
 pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
 pub use job::{
     Attempt, AttemptOutcome, CompletionRolledBack, Fields, Job, JobError, JobField, JobId, JobRow, KeyScope,
@@ -92,7 +95,7 @@ pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
 pub use state::JobState;
 pub use store::{
-    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, StoreError, Tx,
+    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, ScheduleRow, StoreError, TickRow, Tx,
     memory::MemoryStore,
     sqlite::{Durability, SqliteOptions, SqliteStore},
 };

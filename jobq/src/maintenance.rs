@@ -94,7 +94,7 @@ pub(crate) fn trouble_wait(failures: u32) -> Duration {
 }
 
 /// `around`, 15 % more or less.
-fn about(around: Duration) -> Duration {
+pub(crate) fn about(around: Duration) -> Duration {
     around.min(NEVER).mul_f64(0.85 + 0.3 * fastrand::f64())
 }
 

@@ -5,8 +5,9 @@ pub use crate::{
     enqueue::{Call, CallJob},
     event::Event,
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
-    registry::{BackoffPolicy, DataMap, DataNeed, JobEntry, Subscription, check},
+    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, Subscription, check},
     retry::Backoff,
+    schedule::{CatchUp, Overlap},
     state::{JobState, StateSet},
 };
 pub use ::inventory;
@@ -33,6 +34,14 @@ use std::any::{Any, TypeId, type_name};
 /// The payload in a row's JSON text.
 pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
     serde_json::from_str(payload).map_err(|source| DecodeError { job_type: J::TYPE, source })
+}
+
+/// A payload as a row holds it.
+///
+/// # Errors
+/// What serde says.
+pub fn encode<J: Job>(job: &J) -> Result<String, serde_json::Error> {
+    serde_json::to_string(job)
 }
 
 /// Compiles where a payload can hold a `T`.

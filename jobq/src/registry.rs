@@ -4,6 +4,7 @@ use crate::{
     context::JobContext,
     job::{Defaults, Job, JobError},
     retry::Backoff,
+    schedule::{CatchUp, Overlap},
 };
 use std::{
     any::{Any, TypeId},
@@ -33,6 +34,9 @@ pub struct JobEntry {
     /// The events that enqueue it.
     pub on: &'static [Subscription],
     /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
+    /// The times at which it is enqueued.
+    pub cron: Option<CronEntry>,
+    /// Whether a payload fits, and its label: [`check`] of the payload's type.
     pub check: CheckFn,
     /// Runs it.
     pub run: RunFn,
@@ -73,6 +77,21 @@ impl DataNeed {
     pub const fn of<T: Any>() -> Self {
         Self { id: TypeId::of::<T>, name: std::any::type_name::<T> }
     }
+}
+
+/// The times at which a job is enqueued: `cron = …`, checked when it was compiled.
+#[derive(Clone, Copy, Debug)]
+pub struct CronEntry {
+    /// The pattern.
+    pub pattern: &'static str,
+    /// The pattern's time zone.
+    pub zone: &'static str,
+    /// What becomes of missed ticks.
+    pub catch_up: CatchUp,
+    /// What becomes of a tick while the job of an earlier one is live.
+    pub overlap: Overlap,
+    /// The payload of a job without parameters, as JSON.
+    pub payload: fn() -> Result<String, serde_json::Error>,
 }
 
 /// One event that a job follows from: `on = …`.

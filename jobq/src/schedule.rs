@@ -21,7 +21,7 @@ pub enum CatchUp {
     OnceWithin(Duration),
     /// A job for each of them, the oldest first; of more than this many the latest.
     All(u32),
-    /// Nothing.
+    /// Nothing: a tick has its job within a minute, or none.
     Skip,
 }
 

@@ -32,6 +32,8 @@ mod core;
 mod settling;
 mod stopping;
 mod telling;
+#[cfg(feature = "cron")]
+mod ticking;
 
 pub use core::WorkerStats;
 pub use stopping::EXIT_STUCK;
@@ -414,14 +416,20 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
     let liveness = Liveness::new(settings.rescue_after, settings.heartbeat);
     let identity = core.identity().clone();
     let mut roll_call = RollCall { store: store.clone(), clock: clock.clone(), identity, liveness };
+    #[cfg(feature = "cron")]
+    let mut ticking = ticking::Ticking::new(core.clone());
     if drains {
         let first = async {
             roll_call.call().await?;
+            #[cfg(feature = "cron")]
+            ticking.tick().await?;
             promote_due(&*store, &*clock).await
         };
         match first.await {
             Err(error) if core::is_final(&error) => return Err(error),
-            Err(error) => tracing::warn!(%error, "the first rescue failed and will be tried again"),
+            Err(error) => {
+                tracing::warn!(%error, "the first rescue, ticks and promotion failed and will be tried again")
+            }
             Ok(_) => {}
         }
     }
@@ -439,6 +447,8 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
     spawn_sweep(core, sweeps, roll_call);
     spawn_sweep(core, sweeps, promotion);
     spawn_sweep(core, sweeps, prune);
+    #[cfg(feature = "cron")]
+    spawn_sweep(core, sweeps, ticking);
     spawn_sweep(core, sweeps, claiming::LeaseCheck::new(core.clone()));
     spawn_sweep(core, sweeps, telling::Telling { core: core.clone() });
     spawn_sweep(core, sweeps, claiming::CancelCheck::new(core.clone()));

@@ -28,6 +28,7 @@ mod kills;
 mod many;
 mod signals;
 mod stopped;
+mod ticks;
 
 use journal::Journals;
 

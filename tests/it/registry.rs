@@ -41,6 +41,7 @@ fn entry(
         blocking: false,
         data,
         on: &[],
+        cron: None,
         check: check::<PrintPage>,
         run: |_, _, _| Ok(Box::pin(async { Ok(None) })),
         function: format!("work_{line}").leak(),

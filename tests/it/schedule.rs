@@ -252,8 +252,9 @@ fn all_missed_ticks_are_made_up_to_the_number_given_and_none_where_they_are_to_b
     let hours = |many: std::ops::RangeInclusive<i64>| many.map(|n| START + n * HOUR).collect::<Vec<_>>();
     assert_eq!(ticks("@hourly", START, START + 5 * HOUR, CatchUp::All(24)), hours(0..=5));
     assert_eq!(ticks("@hourly", START, START + 50 * HOUR, CatchUp::All(3)), hours(48..=50));
-    assert_eq!(ticks("@hourly", START, START + 5 * HOUR, CatchUp::Skip), [0; 0]);
-    let plan = planned("@hourly", START, START + 5 * HOUR, START + 6 * HOUR, CatchUp::Skip).unwrap();
+    assert_eq!(ticks("@hourly", START, START + 5 * HOUR + MINUTE + 1, CatchUp::Skip), [0; 0]);
+    assert_eq!(ticks("@hourly", START, START + 5 * HOUR + MINUTE, CatchUp::Skip), hours(5..=5));
+    let plan = planned("@hourly", START, START + 5 * HOUR + MINUTE + 1, i64::MAX, CatchUp::Skip).unwrap();
     assert_eq!((plan.missed, plan.next), (true, START + 6 * HOUR));
 }
 

@@ -1,5 +1,8 @@
 //! What an enqueue may say beyond the job itself, the same on every builder, and whether it can be said.
 
+#[cfg(feature = "cron")]
+mod stored;
+
 use super::{Enqueue, EnqueueAll, EnqueueError, EnqueueRaw};
 use crate::{
     job::{
@@ -156,7 +159,14 @@ macro_rules! options {
                 self.options.label = Some(label.into());
                 self
             }
+        }
+    )* };
+}
 
+/// And what a schedule can't say of the jobs that it will enqueue.
+macro_rules! options_of_now {
+    ($([$($generics:tt)*] $builder:ty;)*) => { $(
+        impl<$($generics)*> $builder {
             /// Not before this long after the enqueue, by the queue's clock. The last of `delay` and `run_at` holds.
             pub fn delay(mut self, delay: Duration) -> Self {
                 self.options.due = Some(Due::After(delay));
@@ -191,6 +201,15 @@ macro_rules! options {
 }
 
 options! {
+    ['t, J: Job] Enqueue<'t, J>;
+    ['t, J: Job] EnqueueAll<'t, J>;
+    ['t] EnqueueRaw<'t>;
+}
+#[cfg(feature = "cron")]
+options! {
+    [] super::Schedule;
+}
+options_of_now! {
     ['t, J: Job] Enqueue<'t, J>;
     ['t, J: Job] EnqueueAll<'t, J>;
     ['t] EnqueueRaw<'t>;

@@ -41,7 +41,7 @@ impl EnqueueRaw<'_> {
     }
 }
 
-fn new_job(
+pub(super) fn new_job(
     job_type: &str,
     payload: &serde_json::Value,
     options: Options,

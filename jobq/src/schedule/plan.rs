@@ -41,9 +41,9 @@ pub fn plan(
     let (mut missed, mut ticks): (Vec<_>, Vec<_>) = all.into_iter().partition(|tick| *tick < on_time);
     let in_time = |hour: Duration| move |tick: &Millis| now - *tick <= millis(hour);
     let caught_up: Vec<_> = match catch_up {
-        CatchUp::Skip => Vec::new(),
         CatchUp::All(most) => missed.split_off(missed.len().saturating_sub(most as usize)),
         _ if !ticks.is_empty() => Vec::new(),
+        CatchUp::Skip => missed.pop().filter(in_time(Duration::from_secs(60))).into_iter().collect(),
         CatchUp::Once => missed.pop().filter(in_time(Duration::from_secs(3600))).into_iter().collect(),
         CatchUp::OnceWithin(time) => missed.pop().filter(in_time(time)).into_iter().collect(),
     };

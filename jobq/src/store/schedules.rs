@@ -4,8 +4,9 @@ use crate::{
     job::{JobId, MAX_NAME, MAX_PAYLOAD, NewJob},
     schedule::{CatchUp, Overlap},
     store::{StoreError, admit},
-    time::Millis,
+    time::{Millis, date},
 };
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 /// The ticks of one schedule that are kept to be shown.
@@ -99,6 +100,18 @@ pub struct ScheduleRow {
     /// When it was last written.
     #[serde(serialize_with = "crate::job::rfc3339")]
     pub updated_at: Millis,
+}
+
+impl ScheduleRow {
+    /// The tick that it waits for, as a date.
+    pub fn next_run_at(&self) -> DateTime<Utc> {
+        date(self.next_run)
+    }
+
+    /// Its latest tick that had a job or was skipped, as a date.
+    pub fn last_run_at(&self) -> Option<DateTime<Utc>> {
+        self.last_run.map(date)
+    }
 }
 
 /// One tick of a schedule on its way into the store, or a run that a person asked for.

@@ -202,7 +202,7 @@ pub(super) struct Core {
     key: u64,
     queue: JobQueue,
     settings: Settings,
-    known: Registry,
+    pub(super) known: Registry,
     set: Arc<ClaimSet>,
     identity: Arc<Identity>,
     executor: Executor,

@@ -2,7 +2,7 @@
 
 use super::{ground::*, on_every_store};
 use jobq::{
-    job::{JobId, MAX_PAYLOAD, NewJob},
+    job::{JobId, MAX_PAYLOAD, NewJob, OnConflict, UniqueKey, Until},
     schedule::{CatchUp, Overlap},
     state::JobState,
     store::{
@@ -24,6 +24,7 @@ on_every_store![
     a_tick_is_skipped_and_counted_while_an_earlier_job_is_live,
     a_tick_beside_a_live_job_is_allowed_where_the_schedule_says_so,
     a_run_by_hand_moves_nothing_on_and_counts_as_the_latest_job,
+    a_tick_whose_unique_job_is_there_has_that_one,
     the_latest_ticks_are_kept_and_outlive_their_jobs,
     due_schedules_come_by_their_tick_and_the_next_one_is_told,
     a_changed_schedule_keeps_its_tick_unless_its_pattern_or_zone_changed,
@@ -258,6 +259,29 @@ async fn a_run_by_hand_moves_nothing_on_and_counts_as_the_latest_job(g: &Ground)
     assert_ne!(enqueued(g.store.tick(by_hand(Overlap::Allow), NOW + 7).await.unwrap()), job);
     let unknown = Tick { schedule: "unknown".into(), ..by_hand(Overlap::Allow) };
     assert_eq!(g.store.tick(unknown, NOW).await.unwrap(), Ticked::NotDue);
+}
+
+async fn a_tick_whose_unique_job_is_there_has_that_one(g: &Ground) {
+    lay(g, schedule("s")).await;
+    for on_conflict in [OnConflict::Keep, OnConflict::Reject] {
+        let unique = || {
+            let (key, scope) = (format!("{on_conflict:?}"), WORK.to_owned());
+            Some(Box::new(UniqueKey {
+                key,
+                scope,
+                states: Until::Finished.states(),
+                within: None,
+                on_conflict,
+            }))
+        };
+        let holder = g.enqueue(NewJob { unique: unique(), ..work() }, NOW).await;
+        let due = row(g, "s").await.next_run;
+        let job = Some(NewJob { unique: unique(), ..work() });
+        let ticked = g.store.tick(Tick { job, ..tick(due, due, due + MINUTE) }, due).await.unwrap();
+        assert_eq!(ticked, Ticked::Enqueued(holder));
+        assert_eq!(row(g, "s").await.last_job, Some(holder));
+    }
+    assert_eq!(g.claim(10, FAR).await.len(), 2);
 }
 
 async fn the_latest_ticks_are_kept_and_outlive_their_jobs(g: &Ground) {

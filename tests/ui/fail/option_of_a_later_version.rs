@@ -1,6 +1,6 @@
 use jobq::prelude::*;
 
-#[job(cron = "0 */5 * * * *")]
+#[job(rate_limit = "100/1m")]
 async fn sweep() {}
 
 fn main() {}

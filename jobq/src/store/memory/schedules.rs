@@ -63,7 +63,11 @@ impl Tables {
         let Some(job) = tick.job else { return Ticked::Passed };
         let last_job = row.last_job;
         let live = last_job.filter(|job| tick.overlap == Overlap::Skip && self.is_live(*job));
-        let made = live.is_none().then(|| self.insert(job, now));
+        // Where another job holds its unique key, that one is the tick's.
+        let made = live.is_none().then(|| match self.enqueue_one(job, now) {
+            Ok(landed) => landed.id,
+            Err((_, existing)) => existing,
+        });
         if let Some(row) = self.schedules.rows.get_mut(&tick.schedule) {
             match made {
                 Some(job) => (row.last_job, row.updated_at) = (Some(job), now),

@@ -107,7 +107,7 @@ impl Tables {
     }
 
     /// `Err`: the key, and who holds it.
-    fn enqueue_one(&mut self, new: NewJob, now: Millis) -> Result<Enqueued, (String, JobId)> {
+    pub(super) fn enqueue_one(&mut self, new: NewJob, now: Millis) -> Result<Enqueued, (String, JobId)> {
         let Some(UniqueKey { key, scope, on_conflict, .. }) = new.unique.as_deref() else {
             return Ok(Enqueued::new(self.insert(new, now)));
         };

@@ -60,6 +60,7 @@ impl Desk {
             self.lay()?;
             live = self.state(last)?.filter(|state| !state.is_terminal()).map(|_| last);
         }
+        // Where another job holds its unique key, that one is the tick's.
         let made = match live {
             Some(_) => None,
             None => self.enqueue(job, now)?.first().map(|enqueued| enqueued.id),

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(cron = "@dayly")]
+async fn clean_up() {}
+
+fn main() {}
