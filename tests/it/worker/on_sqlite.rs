@@ -185,8 +185,8 @@ struct Judge {
 }
 
 impl Judge {
-    /// Its sweeps, each of which sleeps between two rounds: promotion, rescue, prune, lease check, cancel check.
-    const SWEEPS: usize = 5;
+    /// Its sweeps, each of which sleeps between two rounds: promotion, rescue, prune, ticks, lease and cancel check.
+    const SWEEPS: usize = 6;
 
     /// With the default times. The kernel's word on `holder`'s life is taken from it.
     async fn on(file: &File) -> Self {

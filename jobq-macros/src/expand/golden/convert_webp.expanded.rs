@@ -78,6 +78,7 @@ const _: () = {
                 |heard| ::jobq::private::payloads::<ConvertWebp, _>(its_pictures(heard)),
             )),
         ],
+        cron: ::jobq::private::Option::None,
         check: ::jobq::private::check::<ConvertWebp>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<ConvertWebp>(text)?;

@@ -92,6 +92,7 @@ const _: () = {
         blocking: false,
         data: &[::jobq::private::DataNeed::of::<Mailer>()],
         on: &[],
+        cron: ::jobq::private::Option::None,
         check: ::jobq::private::check::<SendWelcomeEmail>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<SendWelcomeEmail>(text)?;
