@@ -244,7 +244,6 @@ fn context(attempt: u32) -> (JobContext, CancelSwitch) {
         run_at: 0,
         timeout: None,
         backoff: None,
-        ties: jobq::store::Ties::NONE,
     };
     JobContext::new(claimed)
 }

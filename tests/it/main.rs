@@ -11,6 +11,7 @@ mod model;
 mod pure;
 mod queue;
 mod registry;
+mod rigged;
 mod schedule;
 mod sqlite;
 mod testing;

@@ -1,18 +1,13 @@
 //! The queue as applications use it: enqueueing, its options and errors, scopes, acts of people.
 
-use crate::Ids;
+use crate::{Ids, rigged::Rigged};
 use chrono::{DateTime, Utc};
-use jobq::store::{DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked};
 use jobq::{
-    Acted, Call, EnqueueError, Enqueued, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
+    Acted, Call, EnqueueError, JobFilter, JobHandle, JobId, JobRow, JobSet, JobState, ManualClock,
     MemoryStore, NoQueue, QueueError, SqliteOptions, SqliteStore,
-    job::{Defaults, MAX_PAYLOAD, NewJob},
+    job::{Defaults, MAX_PAYLOAD},
     prelude::*,
-    store::{
-        Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Failure, NewWorker,
-        Next, Outcome, Pause, Paused, Promise, Promised, Release, Rescue, Retention, Running, Settled,
-        Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
-    },
+    store::{Claim, ClaimSet, Claimed, Completion, Failure, NewWorker, Next, Settled, Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,7 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     process::Command,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
@@ -148,19 +143,10 @@ impl Bench {
         let outcome = jobq::AttemptOutcome::Failed;
         let settled = match state {
             JobState::Completed => {
-                store
-                    .complete(vec![Completion { id, lease, result: None, ties: jobq::store::Ties::ALL }], now)
-                    .await
+                store.complete(vec![Completion { id, lease, result: None, promised: true }], now).await
             }
             JobState::Dead => {
-                let failure = Failure {
-                    id,
-                    lease,
-                    outcome,
-                    error: "no".into(),
-                    next: Next::Dead,
-                    ties: jobq::store::Ties::ALL,
-                };
+                let failure = Failure { id, lease, outcome, error: "no".into(), next: Next::Dead };
                 store.fail(vec![failure], now).await
             }
             _ => return,
@@ -594,122 +580,13 @@ async fn alone() {
 
 // ---- many at once ----------------------------------------------------------------------------------------------
 
-/// A store in memory that notes the size of every enqueue, and fails from a given one on.
-struct Counted {
-    memory: MemoryStore,
-    sizes: Mutex<Vec<usize>>,
-    fails_from: usize,
-}
-
-impl Counted {
-    fn new(fails_from: usize) -> Arc<Self> {
-        Arc::new(Self { memory: MemoryStore::new(), sizes: Mutex::default(), fails_from })
-    }
-
-    /// A queue on it; the bystander is in the store already.
-    async fn bench(self: &Arc<Self>) -> Bench {
-        let clock = ManualClock::default();
-        let bystander = Bench::on(Arc::new(self.memory.clone()), clock.clone()).await.bystander;
-        Bench { queue: JobQueue::with_store(self.clone(), Arc::new(clock.clone())), clock, bystander }
-    }
-
-    fn sizes(&self) -> Vec<usize> {
-        self.sizes.lock().unwrap().clone()
-    }
-}
-
-macro_rules! passed_on {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => { $(
-        fn $name(&self, $($arg: $type),*) -> Answer<'_, $answer> {
-            self.memory.$name($($arg),*)
-        }
-    )* };
-}
-
-impl Store for Counted {
-    fn enqueue(&self, jobs: Vec<NewJob>, now: i64) -> Answer<'_, Vec<Enqueued>> {
-        let calls = {
-            let mut sizes = self.sizes.lock().unwrap();
-            sizes.push(jobs.len());
-            sizes.len()
-        };
-        if calls > self.fails_from {
-            let busy = StoreError::Busy { waited: secs(5), holder: "somebody else writes".into() };
-            return Box::pin(std::future::ready(Err(busy)));
-        }
-        self.memory.enqueue(jobs, now)
-    }
-
-    fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<Enqueued>> {
-        self.memory.enqueue_in(tx, jobs, now)
-    }
-
-    fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised> {
-        self.memory.complete_in(tx, ended)
-    }
-
-    passed_on! {
-        promote(limit: usize, now: i64) -> usize;
-        claim(claim: Claim, now: i64) -> Vec<Claimed>;
-        complete(ended: Vec<Completion>, now: i64) -> Vec<Settled>;
-        fail(ended: Vec<Failure>, now: i64) -> Vec<Settled>;
-        snooze(ended: Vec<Snooze>, now: i64) -> Vec<Settled>;
-        release(ended: Vec<Release>, now: i64) -> Vec<Settled>;
-        rescue(ended: Vec<Rescue>, now: i64) -> Vec<Settled>;
-        note(notes: Vec<jobq::store::Note>) -> Vec<Settled>;
-    cancel(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-        retry(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-        run_now(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-        delete(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-        prune(keep: Retention, now: i64) -> usize;
-        pause(pause: Pause) -> ();
-        resume(what: Paused, now: i64) -> bool;
-        put_schedule(schedule: NewSchedule, now: i64) -> bool;
-        tick(tick: Tick, now: i64) -> Ticked;
-        enable_schedule(id: String, next: i64, now: i64) -> bool;
-        disable_schedule(id: String, now: i64) -> bool;
-        delete_schedule(id: String, now: i64) -> bool;
-        blame_schedule(id: String, error: String, now: i64) -> ();
-        due_schedules(now: i64) -> DueSchedules;
-        schedules(id: Option<String>) -> Vec<ScheduleRow>;
-        ticks(id: String) -> Vec<TickRow>;
-        pauses() -> Vec<Pause>;
-        subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
-        subscriptions() -> Vec<Subscribed>;
-        get(id: JobId) -> Option<JobRow>;
-        outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
-        attempts(id: JobId) -> Vec<jobq::Attempt>;
-    output(id: JobId, after: Option<(i64, i64)>, limit: usize) -> Vec<jobq::OutputLine>;
-        list(filter: JobFilter) -> Vec<JobRow>;
-        counts() -> Vec<Count>;
-        due(set: Arc<ClaimSet>, now: i64) -> Due;
-        cancels() -> Vec<Cancel>;
-        promised(id: JobId, lease: i64) -> Option<Promise>;
-        running(workers: Vec<jobq::WorkerId>) -> Vec<Running>;
-        register(worker: NewWorker, now: i64) -> jobq::WorkerId;
-        workers() -> Vec<WorkerRow>;
-        bury(workers: Vec<jobq::WorkerId>, now: i64) -> ();
-    }
-
-    fn withdraw(&self, worker: jobq::WorkerId) {
-        self.memory.withdraw(worker);
-    }
-
-    fn unregister(&self, worker: jobq::WorkerId) {
-        self.memory.unregister(worker);
-    }
-
-    fn changed(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.memory.changed()
-    }
-
-    fn attend(&self) -> Attention {
-        self.memory.attend()
-    }
-
-    fn describe(&self) -> String {
-        self.memory.describe()
-    }
+/// A queue on a store that tells what it was asked; the bystander is in it already.
+async fn rigged() -> (Rigged, Bench) {
+    let (memory, clock) = (MemoryStore::new(), ManualClock::default());
+    let bystander = Bench::on(Arc::new(memory.clone()), clock.clone()).await.bystander;
+    let rig = Rigged::over(memory);
+    let queue = JobQueue::with_store(Arc::new(rig.clone()), Arc::new(clock.clone()));
+    (rig, Bench { queue, clock, bystander })
 }
 
 fn crowd(size: u64) -> impl Iterator<Item = Measure> {
@@ -722,8 +599,7 @@ async fn payload(bench: &Bench, id: JobId) -> u64 {
 
 #[tokio::test]
 async fn many_jobs_are_stored_10000_in_a_commit_with_their_ids_in_their_order() {
-    let store = Counted::new(usize::MAX);
-    let bench = store.bench().await;
+    let (rig, bench) = rigged().await;
     let ids = bench
         .queue
         .enqueue_all(crowd(25_000))
@@ -733,7 +609,7 @@ async fn many_jobs_are_stored_10000_in_a_commit_with_their_ids_in_their_order() 
         .await
         .unwrap()
         .ids();
-    assert_eq!(store.sizes(), [10_000, 10_000, 5_000]);
+    assert_eq!(rig.enqueued(), [10_000, 10_000, 5_000]);
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 25_000);
     for index in [0, 9_999, 10_000, 24_999] {
         assert_eq!(payload(&bench, ids[index]).await, index as u64);
@@ -757,19 +633,19 @@ async fn a_function_enqueues_many_by_their_arguments() {
 
 #[tokio::test]
 async fn atomic_is_one_commit_and_nothing_is_no_commit() {
-    let store = Counted::new(usize::MAX);
-    let bench = store.bench().await;
+    let (rig, bench) = rigged().await;
     assert_eq!(bench.queue.enqueue_all(crowd(25_000)).atomic().await.unwrap().len(), 25_000);
-    assert_eq!(store.sizes(), [25_000]);
+    assert_eq!(rig.enqueued(), [25_000]);
     assert_eq!(bench.queue.enqueue_all(crowd(0)).await.unwrap(), []);
-    assert_eq!(store.sizes(), [25_000]);
+    assert_eq!(rig.enqueued(), [25_000]);
     bench.others().await;
 }
 
 #[tokio::test]
 async fn a_failed_commit_says_how_many_jobs_landed_before_and_their_ids() {
-    let store = Counted::new(1);
-    let bench = store.bench().await;
+    let (rig, bench) = rigged().await;
+    let busy = StoreError::Busy { waited: secs(5), holder: "somebody else writes".into() };
+    rig.fail_after(1, "enqueue", busy);
     let error = bench.queue.enqueue_all(crowd(25_000)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -777,7 +653,7 @@ async fn a_failed_commit_says_how_many_jobs_landed_before_and_their_ids() {
     );
     assert_eq!((error.landed.len(), error.of, error.index), (10_000, 25_000, None));
     assert_eq!(payload(&bench, error.landed[9_999].id).await, 9_999);
-    assert_eq!(store.sizes(), [10_000, 10_000], "it went on after a failure");
+    assert_eq!(rig.enqueued(), [10_000, 10_000], "it went on after a failure");
     let total: u64 = bench.queue.counts().await.unwrap().iter().map(|count| count.count).sum();
     assert_eq!(total, 10_001);
     bench.others().await;
@@ -789,8 +665,7 @@ async fn a_failed_commit_says_how_many_jobs_landed_before_and_their_ids() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_stored_is_named_by_its_place_and_its_commit_has_none() {
-    let store = Counted::new(usize::MAX);
-    let bench = store.bench().await;
+    let (rig, bench) = rigged().await;
     let jobs = |bad| (0..10_010).map(move |index| grid(usize::from(index == bad)));
     let error = bench.queue.enqueue_all(jobs(10_003)).await.unwrap_err();
     assert_eq!((error.landed.len(), error.index), (10_000, Some(10_003)));
@@ -803,7 +678,7 @@ async fn a_job_that_cannot_be_stored_is_named_by_its_place_and_its_commit_has_no
     assert_eq!((error.landed.len(), error.index), (0, Some(10_003)));
     let error = bench.queue.enqueue_all(jobs(20_000)).queue("").await.unwrap_err();
     assert!(matches!(error.error, EnqueueError::BadQueueName(_)), "{error}");
-    assert_eq!(store.sizes(), [10_000]);
+    assert_eq!(rig.enqueued(), [10_000]);
     bench.others().await;
 }
 

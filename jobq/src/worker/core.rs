@@ -8,9 +8,7 @@ use crate::{
     maintenance::{Asking, Identity, Quiet, answered, trouble_wait},
     queue::{JobQueue, worker_here},
     registry::{JobEntry, Registry},
-    store::{
-        ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError, Ties,
-    },
+    store::{ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError},
     time::Clock,
 };
 use std::{
@@ -134,15 +132,15 @@ impl Batch {
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
 
-    fn push(&mut self, job: &Claimed, ties: Ties, verdict: Verdict) {
+    fn push(&mut self, job: &Claimed, promised: bool, verdict: Verdict) {
         let &Claimed { id, lease, .. } = job;
         match verdict {
-            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, ties }),
+            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, promised }),
             Verdict::Fail { outcome, error, next } => {
-                self.failures.push(Failure { id, lease, outcome, error, next, ties });
+                self.failures.push(Failure { id, lease, outcome, error, next });
             }
-            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at, ties }),
-            Verdict::Release => self.releases.push(Release { id, lease, ties }),
+            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at }),
+            Verdict::Release => self.releases.push(Release { id, lease }),
             Verdict::Forget => {}
         }
     }
@@ -324,7 +322,7 @@ impl Core {
             let same = latest.filter(|entry| *entry.job_type == *job.job_type);
             latest = same.or_else(|| self.known.get(&job.job_type));
             let Some(entry) = latest.filter(|_| wish.claims()) else {
-                floor.outbox.push(&job, job.ties, Verdict::Release);
+                floor.outbox.push(&job, false, Verdict::Release);
                 given_back = true;
                 continue;
             };
@@ -399,7 +397,7 @@ impl Core {
             if !forgotten {
                 held.orders.take_last_news(&mut floor.outbox.notes);
             }
-            floor.outbox.push(job.job(), job.ties(), verdict);
+            floor.outbox.push(job.job(), job.has_promised(), verdict);
         }
         self.room.notify_one();
         if forgotten {
@@ -480,7 +478,7 @@ impl Core {
         for held in &stuck {
             held.orders.take_last_news(&mut floor.outbox.notes);
             let job = held.orders.job();
-            floor.outbox.push(job, job.ties, Verdict::Release);
+            floor.outbox.push(job, false, Verdict::Release);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);

@@ -204,8 +204,7 @@ impl Ground {
     }
 
     pub async fn complete(&self, id: JobId, lease: Lease, now: Millis) -> Settled {
-        let ended =
-            Completion { id, lease, result: Some(r#"{"sent":true}"#.into()), ties: jobq::store::Ties::ALL };
+        let ended = Completion { id, lease, result: Some(r#"{"sent":true}"#.into()), promised: true };
         self.store.complete(vec![ended], now).await.unwrap()[0]
     }
 
@@ -214,19 +213,15 @@ impl Ground {
     }
 
     pub async fn snooze(&self, id: JobId, lease: Lease, run_at: Millis, now: Millis) -> Settled {
-        self.store
-            .snooze(vec![Snooze { id, lease, run_at, ties: jobq::store::Ties::ALL }], now)
-            .await
-            .unwrap()[0]
+        self.store.snooze(vec![Snooze { id, lease, run_at }], now).await.unwrap()[0]
     }
 
     pub async fn release(&self, id: JobId, lease: Lease, now: Millis) -> Settled {
-        self.store.release(vec![Release { id, lease, ties: jobq::store::Ties::ALL }], now).await.unwrap()[0]
+        self.store.release(vec![Release { id, lease }], now).await.unwrap()[0]
     }
 
     pub async fn rescue(&self, id: JobId, lease: Lease, next: Next, now: Millis) -> Settled {
-        let lost =
-            Rescue { id, lease, error: "the worker was lost".into(), next, ties: jobq::store::Ties::ALL };
+        let lost = Rescue { id, lease, error: "the worker was lost".into(), next };
         self.store.rescue(vec![lost], now).await.unwrap()[0]
     }
 
@@ -348,14 +343,7 @@ fn keepsake(state: JobState) -> NewJob {
 }
 
 pub fn failure(id: JobId, lease: Lease, next: Next) -> Failure {
-    Failure {
-        id,
-        lease,
-        outcome: AttemptOutcome::Failed,
-        error: "no such host".into(),
-        next,
-        ties: jobq::store::Ties::ALL,
-    }
+    Failure { id, lease, outcome: AttemptOutcome::Failed, error: "no such host".into(), next }
 }
 
 /// What a job says of itself: these lines, at `NOW`.

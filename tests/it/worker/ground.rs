@@ -1,9 +1,9 @@
 //! The ground of the worker's tests: a queue in memory under a clock that only the test moves, jobs that wait at gates,
 //! a store that fails on demand, and the log.
 
-use jobq::store::{DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked};
+pub use crate::rigged::{Rigged, busy};
 use jobq::{
-    Clock, JobFilter, JobRow, JobState, ManualClock, MemoryStore, StoreError, WorkerId,
+    Clock, JobRow, JobState, ManualClock, MemoryStore, WorkerId,
     job::{Attempt, JobId, NewJob},
     prelude::*,
     store::*,
@@ -14,11 +14,11 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 /// A queue that stands on nothing else.
 pub struct Ground {
@@ -115,8 +115,7 @@ impl Ground {
     /// Takes a running job from its worker and gives it to nobody, as a rescuer would.
     pub async fn rob(&self, id: JobId, next: Next) {
         let lease = self.row(id).await.lease;
-        let rescue =
-            Rescue { id, lease, error: "robbed by the test".into(), next, ties: jobq::store::Ties::ALL };
+        let rescue = Rescue { id, lease, error: "robbed by the test".into(), next };
         let settled = self.memory.rescue(vec![rescue], self.clock.now()).await.unwrap();
         assert_eq!(settled, [Settled::Applied]);
     }
@@ -285,213 +284,6 @@ impl std::fmt::Display for Unwritable {
 }
 
 impl std::error::Error for Unwritable {}
-
-// ---- a store that fails on demand ------------------------------------------------------------------------------
-
-/// A store in memory whose methods can be made to fail, to hang or to panic, each by its name.
-#[derive(Clone)]
-pub struct Rigged {
-    inner: MemoryStore,
-    faults: Arc<Mutex<HashMap<&'static str, Fault>>>,
-    forgets: Arc<AtomicBool>,
-    withdrawn: Arc<Notify>,
-    calls: Arc<Mutex<HashMap<&'static str, usize>>>,
-    noted: Arc<Mutex<HashMap<JobId, usize>>>,
-}
-
-#[derive(Clone)]
-pub enum Fault {
-    /// Nothing is written, and this is the answer.
-    Fails(StoreError),
-    /// There is no answer, and nothing is written, until it is healed.
-    Hangs(Arc<Healing>),
-    /// A fault of the program.
-    Panics,
-}
-
-#[derive(Default)]
-pub struct Healing {
-    healed: AtomicBool,
-    cue: Notify,
-}
-
-pub fn busy() -> StoreError {
-    StoreError::Busy { waited: Duration::from_secs(5), holder: "the test".into() }
-}
-
-impl Rigged {
-    fn over(inner: MemoryStore) -> Self {
-        let (forgets, withdrawn, noted) = Default::default();
-        Self { inner, faults: Arc::default(), forgets, withdrawn, calls: Arc::default(), noted }
-    }
-
-    /// How many notes were written of each job.
-    pub fn noted(&self) -> HashMap<JobId, usize> {
-        self.noted.lock().unwrap().clone()
-    }
-
-    /// The next claim is not served, whatever work comes; it is answered when it is withdrawn.
-    pub fn forget_the_next_claim(&self) {
-        self.forgets.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether such a claim is standing, or has been.
-    pub fn has_forgotten(&self) -> bool {
-        !self.forgets.load(Ordering::SeqCst)
-    }
-
-    /// How often this method was called.
-    pub fn calls(&self, method: &str) -> usize {
-        self.calls.lock().unwrap().get(method).copied().unwrap_or(0)
-    }
-
-    pub fn fail(&self, method: &'static str, error: StoreError) {
-        self.faults.lock().unwrap().insert(method, Fault::Fails(error));
-    }
-
-    pub fn hang(&self, method: &'static str) {
-        self.faults.lock().unwrap().insert(method, Fault::Hangs(Arc::default()));
-    }
-
-    pub fn panic(&self, method: &'static str) {
-        self.faults.lock().unwrap().insert(method, Fault::Panics);
-    }
-
-    pub fn heal(&self) {
-        for fault in std::mem::take(&mut *self.faults.lock().unwrap()).into_values() {
-            if let Fault::Hangs(healing) = fault {
-                healing.healed.store(true, Ordering::SeqCst);
-                healing.cue.notify_waiters();
-            }
-        }
-    }
-
-    /// One method works again.
-    pub fn heal_one(&self, method: &str) {
-        self.faults.lock().unwrap().remove(method);
-    }
-
-    fn call<'a, T: Send + 'a>(
-        &'a self,
-        method: &'static str,
-        work: impl FnOnce(&'a MemoryStore) -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
-        *self.calls.lock().unwrap().entry(method).or_default() += 1;
-        let fault = self.faults.lock().unwrap().get(method).cloned();
-        match fault {
-            None => work(&self.inner),
-            Some(Fault::Fails(error)) => Box::pin(async { Err(error) }),
-            Some(Fault::Panics) => panic!("{method} panics for the test"),
-            Some(Fault::Hangs(healing)) => Box::pin(async move {
-                loop {
-                    let cue = healing.cue.notified();
-                    if healing.healed.load(Ordering::SeqCst) {
-                        return work(&self.inner).await;
-                    }
-                    cue.await;
-                }
-            }),
-        }
-    }
-}
-
-macro_rules! rig {
-    ($($method:ident($($name:ident: $kind:ty),*) -> $output:ty;)*) => {
-        impl Store for Rigged {
-            $(fn $method(&self, $($name: $kind),*) -> Answer<'_, $output> {
-                self.call(stringify!($method), move |inner| inner.$method($($name),*))
-            })*
-
-            fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: i64) -> Answer<'a, Vec<Enqueued>> {
-                self.inner.enqueue_in(tx, jobs, now)
-            }
-
-            fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>> {
-                let ids: Vec<JobId> = notes.iter().map(|note| note.id).collect();
-                self.call("note", move |inner| {
-                    ids.into_iter().for_each(|id| *self.noted.lock().unwrap().entry(id).or_default() += 1);
-                    inner.note(notes)
-                })
-            }
-
-            fn complete_in<'a>(&'a self, tx: Tx<'a>, ended: Completion) -> Answer<'a, Promised> {
-                self.inner.complete_in(tx, ended)
-            }
-
-            fn claim(&self, claim: Claim, now: i64) -> Answer<'_, Vec<Claimed>> {
-                if self.forgets.swap(false, Ordering::SeqCst) {
-                    return Box::pin(async {
-                        self.withdrawn.notified().await;
-                        Ok(Vec::new())
-                    });
-                }
-                self.call("claim", move |inner| inner.claim(claim, now))
-            }
-
-            fn withdraw(&self, worker: WorkerId) {
-                self.withdrawn.notify_waiters();
-                self.inner.withdraw(worker);
-            }
-
-            fn unregister(&self, worker: WorkerId) {
-                self.inner.unregister(worker);
-            }
-
-            fn changed(&self) -> watch::Receiver<u64> {
-                self.inner.changed()
-            }
-
-            fn attend(&self) -> Attention {
-                self.inner.attend()
-            }
-
-            fn describe(&self) -> String {
-                self.inner.describe()
-            }
-        }
-    };
-}
-rig! {
-    enqueue(jobs: Vec<NewJob>, now: i64) -> Vec<Enqueued>;
-    promote(limit: usize, now: i64) -> usize;
-    complete(ended: Vec<Completion>, now: i64) -> Vec<Settled>;
-    fail(ended: Vec<Failure>, now: i64) -> Vec<Settled>;
-    snooze(ended: Vec<Snooze>, now: i64) -> Vec<Settled>;
-    release(ended: Vec<Release>, now: i64) -> Vec<Settled>;
-    rescue(ended: Vec<Rescue>, now: i64) -> Vec<Settled>;
-    cancel(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-    retry(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-    run_now(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-    delete(ids: Vec<JobId>, now: i64) -> Vec<Acted>;
-    prune(keep: Retention, now: i64) -> usize;
-    pause(pause: Pause) -> ();
-    resume(what: Paused, now: i64) -> bool;
-    put_schedule(schedule: NewSchedule, now: i64) -> bool;
-    tick(tick: Tick, now: i64) -> Ticked;
-    enable_schedule(id: String, next: i64, now: i64) -> bool;
-    disable_schedule(id: String, now: i64) -> bool;
-    delete_schedule(id: String, now: i64) -> bool;
-    blame_schedule(id: String, error: String, now: i64) -> ();
-    due_schedules(now: i64) -> DueSchedules;
-    schedules(id: Option<String>) -> Vec<ScheduleRow>;
-    ticks(id: String) -> Vec<TickRow>;
-    pauses() -> Vec<Pause>;
-    subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
-    subscriptions() -> Vec<Subscribed>;
-    get(id: JobId) -> Option<JobRow>;
-    outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
-    attempts(id: JobId) -> Vec<Attempt>;
-    output(id: JobId, after: Option<(i64, i64)>, limit: usize) -> Vec<jobq::OutputLine>;
-    list(filter: JobFilter) -> Vec<JobRow>;
-    counts() -> Vec<Count>;
-    due(set: Arc<ClaimSet>, now: i64) -> Due;
-    cancels() -> Vec<Cancel>;
-    promised(id: JobId, lease: i64) -> Option<Promise>;
-    running(workers: Vec<WorkerId>) -> Vec<Running>;
-    register(worker: NewWorker, now: i64) -> WorkerId;
-    workers() -> Vec<WorkerRow>;
-    bury(workers: Vec<WorkerId>, now: i64) -> ();
-}
 
 // ---- the log ---------------------------------------------------------------------------------------------------
 
