@@ -255,7 +255,10 @@ impl<'a> Expansion<'a> {
             let lent = &param.lent;
             param.kind.is_data().then(|| quote!(#private::DataNeed::of::<#lent>()))
         });
-        let cron = cron_tokens(&options.cron, payload, private);
+        // With parameters it has no payload; that was told.
+        let cron = options.cron.pattern.as_ref().filter(|_| item.payload().next().is_none());
+        let cron = cron.map(|pattern| cron_tokens(pattern, &options.cron, payload, private));
+        let cron = cron.unwrap_or_else(|| quote!(#private::Option::None));
         let on = options.on.iter().map(|on| subscription(on, payload, private));
         let [text, job, ctx, lent] = ["text", "job", "ctx", "lent"].map(local);
         let call = quote!(#private::CallJob::call(#job, #ctx, #lent)?.await);
@@ -356,8 +359,7 @@ fn check_cron(cron: &Cron, item: &Item, payload: &Ident, mistakes: &mut Mistakes
     mistakes.at(name, text);
 }
 
-fn cron_tokens(cron: &Cron, payload: &Ident, private: &TokenStream) -> TokenStream {
-    let Some(pattern) = &cron.pattern else { return quote!(#private::Option::None) };
+fn cron_tokens(pattern: &LitStr, cron: &Cron, payload: &Ident, private: &TokenStream) -> TokenStream {
     let zone = cron.zone.as_ref().map_or_else(|| "UTC".to_owned(), LitStr::value);
     let catch_up = match cron.catch_up {
         None | Some(CatchUp::Once) => quote!(Once),

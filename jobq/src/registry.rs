@@ -33,10 +33,9 @@ pub struct JobEntry {
     pub data: &'static [DataNeed],
     /// The events that enqueue it.
     pub on: &'static [Subscription],
-    /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
     /// The times at which it is enqueued.
     pub cron: Option<CronEntry>,
-    /// Whether a payload fits, and its label: [`check`] of the payload's type.
+    /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
     pub check: CheckFn,
     /// Runs it.
     pub run: RunFn,
