@@ -1,0 +1,8 @@
+use jobq::prelude::*;
+
+#[job(unique(states = [running, retrying]))]
+async fn send(user_id: u64, email: String) {
+    let _ = (user_id, email);
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use jobq::prelude::*;
+
+#[job(unique(until = running))]
+async fn send(user_id: u64, email: String) {
+    let _ = (user_id, email);
+}
+
+fn main() {}
