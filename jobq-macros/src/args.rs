@@ -47,8 +47,7 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// What a later version will know.
-const LATER: &[&str] =
-    &["concurrency", "concurrency_key", "rate_limit", "version", "upgrade", "step", "secret"];
+const LATER: &[&str] = &["concurrency", "concurrency_key", "rate_limit", "version", "upgrade", "step"];
 
 /// What people who come from other queues write.
 const ELSEWHERE: &[(&str, &str)] = &[

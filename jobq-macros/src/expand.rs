@@ -47,6 +47,8 @@ impl<'a> Expansion<'a> {
         let payload = options.payload.clone().or_else(|| payload_name(&item.name, mistakes))?;
         let job_type = job_type(options, &item.name, mistakes);
         check_aliases(&options.aliases, &job_type, mistakes);
+        check_container(options, item, mistakes);
+        check_whole_key(options, item, mistakes);
         let mut pattern = |text, what| pattern_tokens(text, what, item, &private, mistakes);
         let label = options.label.as_ref().and_then(|label| pattern(label, "label"));
         let unique_key = options.unique.as_ref().and_then(|unique| unique.key.as_ref());
@@ -65,11 +67,12 @@ impl<'a> Expansion<'a> {
         let lint = on_every_item(&item.attrs.lint);
         let doc = docs_or(&item.attrs.doc, || format!("What a job `{}` is enqueued with.", item.name));
         let container = self.options.serde.as_ref().map(|serde| quote!(#[serde(#serde)]));
-        let serde = LitStr::new(&quote!(#private::serde).to_string().replace(' ', ""), Span::call_site());
+        let serde = format!("{}::serde", path(private));
         let fields = item.payload().map(|param| {
             let Param { name, ty, serde, doc, .. } = param;
             let doc = docs_or(doc, || format!("The parameter `{name}`."));
-            quote!(#doc #(#serde)* #vis #name: #ty)
+            let secret = param.serde_of_secret(&format!("{}::secret", path(private)));
+            quote!(#doc #(#serde)* #secret #vis #name: #ty)
         });
         let name = payload.unraw().to_string();
         let checks = item.payload().filter(|param| param.serde.is_empty()).map(|Param { ty, .. }| {
@@ -110,6 +113,9 @@ impl<'a> Expansion<'a> {
             false => item.output.to_token_stream(),
         };
         let defaults = self.defaults();
+        let secrets = self.secrets();
+        let secrets =
+            (!secrets.is_empty()).then(|| quote!(const SECRETS: &'static [&'static str] = &[#(#secrets),*];));
         let label = self.label.as_ref().map(|label| {
             quote! {
                 fn label(&self) -> #private::Option<#private::String> {
@@ -129,6 +135,7 @@ impl<'a> Expansion<'a> {
             impl #private::Job for #payload {
                 const TYPE: &'static str = #job_type;
                 const DEFAULTS: #private::Defaults = #defaults;
+                #secrets
                 type Args = #args;
                 type Return = #output;
                 fn from_args(#pattern: Self::Args) -> Self {
@@ -138,6 +145,12 @@ impl<'a> Expansion<'a> {
                 #unique_key
             }
         }
+    }
+
+    /// The names of the secret parameters.
+    fn secrets(&self) -> Vec<String> {
+        let secret = self.item.payload().filter(|param| param.secret);
+        secret.map(|param| param.name.unraw().to_string()).collect()
     }
 
     fn defaults(&self) -> TokenStream {
@@ -280,6 +293,7 @@ impl<'a> Expansion<'a> {
                         data: &[#(#data),*],
                         on: &[#(#on),*],
                         cron: #cron,
+                        secrets: <#payload as #private::Job>::SECRETS,
                         check: #private::check::<#payload>,
                         run: |#text, #ctx, #lent| {
                             let #job = #private::decode::<#payload>(#text)?;
@@ -294,6 +308,11 @@ impl<'a> Expansion<'a> {
             };
         }
     }
+}
+
+/// A path as serde's attributes take it.
+fn path(tokens: &TokenStream) -> String {
+    tokens.to_string().replace(' ', "")
 }
 
 /// A name in expanded code, hidden from those that the user wrote, whatever they are.
@@ -335,6 +354,34 @@ fn job_type(options: &Options, function: &Ident, mistakes: &mut Mistakes) -> Lit
         mistakes.say(function.span(), format!("{why}: set a shorter `type = \"…\"`"));
     }
     name
+}
+
+/// A key of the whole payload would have the secrets in it.
+fn check_whole_key(options: &Options, item: &Item, mistakes: &mut Mistakes) {
+    let Some(secret) = item.payload().find(|param| param.secret) else { return };
+    if options.unique.as_ref().is_some_and(|unique| unique.key.is_none()) {
+        let text = "the unique key would be made of the whole payload, and show this secret: \
+                    name fields in it, as in `unique(key = \"{user_id}\")`";
+        mistakes.at(&secret.pat, text);
+    }
+}
+
+/// Secrets are marked as fields, so the payload has to have fields.
+fn check_container(options: &Options, item: &Item, mistakes: &mut Mistakes) {
+    const OTHER_SHAPES: [&str; 4] = ["transparent", "from", "try_from", "into"];
+    let Some(serde) = &options.serde else { return };
+    if !item.payload().any(|param| param.secret) {
+        return;
+    }
+    for token in serde.clone() {
+        if OTHER_SHAPES.iter().any(|word| token.to_string() == *word) {
+            let text = format!(
+                "a payload with a `#[secret]` is an object, whose secret fields anybody can tell from the others; \
+                 `{token}` makes something else of it"
+            );
+            mistakes.at(token, text);
+        }
+    }
 }
 
 fn check_aliases(aliases: &[LitStr], job_type: &LitStr, mistakes: &mut Mistakes) {

@@ -45,6 +45,8 @@ use quote::ToTokens;
 /// - `#[data] mailer: &Mailer`: what `Worker::data(mailer)` provided, found by its type. `#[data] mailer: Mailer`
 ///   is a clone of it.
 ///
+/// `#[secret] token: String` is payload that nobody but the function sees: not in logs, errors, lists or `Debug`.
+///
 /// ```
 /// # use jobq::prelude::*;
 /// # struct Mailer;

@@ -106,10 +106,11 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
 
 pub(crate) async fn store(
     queue: &JobQueue,
-    jobs: Vec<NewJob>,
+    mut jobs: Vec<NewJob>,
     now: Millis,
     tx: Option<Tx<'_>>,
 ) -> Result<Vec<Enqueued>, StoreError> {
+    queue.seal(&mut jobs)?;
     match tx {
         Some(tx) => queue.store().enqueue_in(tx, jobs, now).await,
         None => queue.store().enqueue(jobs, now).await,

@@ -5,11 +5,13 @@ use crate::{
     job::{AttemptOutcome, CompletionRolledBack, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
     registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
     retry::Backoff,
+    secret::{SecretKeys, opened},
     store::{Claimed, Next},
     time::{Clock, Millis, Sleep, millis},
 };
 use std::{
     any::Any,
+    borrow::Cow,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -204,6 +206,7 @@ pub struct Executor {
     scope: Box<dyn Fn(Body) -> Body + Send + Sync>,
     threads: Threads,
     watch: Option<Watch>,
+    keys: Option<Arc<SecretKeys>>,
 }
 
 impl Executor {
@@ -215,12 +218,26 @@ impl Executor {
         timeout: Timeout,
         scope: impl Fn(Body) -> Body + Send + Sync + 'static,
     ) -> Self {
-        Self { data, clock, timeout, scope: Box::new(scope), threads: Threads::default(), watch: None }
+        Self {
+            data,
+            clock,
+            timeout,
+            scope: Box::new(scope),
+            threads: Threads::default(),
+            watch: None,
+            keys: None,
+        }
     }
 
     /// The same, and `watch` sees how each attempt ends.
     pub(crate) fn watched(mut self, watch: Option<Watch>) -> Self {
         self.watch = watch;
+        self
+    }
+
+    /// The same, and it opens the secrets that these keys have sealed.
+    pub(crate) fn opening(mut self, keys: Option<Arc<SecretKeys>>) -> Self {
+        self.keys = keys;
         self
     }
 
@@ -269,7 +286,11 @@ impl Executor {
     async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
         let job = ctx.job();
         let span = span_of(job);
-        let mut body = match start(entry, ctx, &self.data, &span) {
+        let payload = match payload(entry, job, self.keys.as_deref()) {
+            Ok(payload) => payload,
+            Err(ending) => return ending,
+        };
+        let mut body = match start(entry, &payload, ctx, &self.data, &span) {
             Ok(body) => body,
             Err(ending) => return ending,
         };
@@ -345,10 +366,14 @@ impl Executor {
         ctx: JobContext,
     ) -> std::io::Result<oneshot::Receiver<Ending>> {
         let (tell, told) = oneshot::channel();
-        let data = self.data.clone();
+        let (data, keys) = (self.data.clone(), self.keys.clone());
         let body: Body = Box::pin(async move {
             let span = span_of(ctx.job());
-            let mut body = match start(entry, &ctx, &data, &span) {
+            let payload = match payload(entry, ctx.job(), keys.as_deref()) {
+                Ok(payload) => payload,
+                Err(ending) => return ending,
+            };
+            let mut body = match start(entry, &payload, &ctx, &data, &span) {
                 Ok(body) => body,
                 Err(ending) => return ending,
             };
@@ -452,15 +477,28 @@ fn span_of(job: &Claimed) -> Span {
     tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt)
 }
 
+/// The payload with its secrets opened; a job without any pays nothing for it.
+fn payload<'a>(
+    entry: &JobEntry,
+    job: &'a Claimed,
+    keys: Option<&SecretKeys>,
+) -> Result<Cow<'a, str>, Ending> {
+    if entry.secrets.is_empty() {
+        return Ok(Cow::Borrowed(&job.payload));
+    }
+    opened(keys, &job.job_type, &job.payload).map_err(|error| Ending::Undecodable(error.to_string()))
+}
+
 /// Decodes the payload and makes the handler's future.
 fn start<'a>(
     entry: &'static JobEntry,
+    payload: &'a str,
     ctx: &'a JobContext,
     data: &'a DataMap,
     span: &Span,
 ) -> Result<Attempting<'a>, Ending> {
     let _inside = span.enter();
-    match caught(|| (entry.run)(&ctx.job().payload, ctx, data)) {
+    match caught(|| (entry.run)(payload, ctx, data)) {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
         Err(panic) => Err(Ending::Panicked(panic)),

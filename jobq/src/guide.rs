@@ -14,5 +14,7 @@ pub mod cron {}
 pub mod events {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
+#[doc = include_str!("guide/secrets.md")]
+pub mod secrets {}
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

@@ -2,6 +2,7 @@
 
 use crate::{
     retry::Backoff,
+    secret::redacted,
     state::JobState,
     time::{Millis, date},
 };
@@ -43,6 +44,8 @@ pub trait Job: Serialize + DeserializeOwned + Sized + Send + 'static {
     const TYPE: &'static str;
     /// What an enqueue of this type uses where it says nothing else.
     const DEFAULTS: Defaults;
+    /// The parameters that are marked `#[secret]`.
+    const SECRETS: &'static [&'static str] = &[];
     /// The payload parameters: `()` for none, the bare type for one, a tuple for more.
     type Args;
     /// What the function was written to return.
@@ -222,7 +225,7 @@ impl fmt::Display for WorkerId {
 }
 
 /// A job on its way into a store; everything but the time is settled.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NewJob {
     /// The stored name of its function.
     pub job_type: Cow<'static, str>,
@@ -272,8 +275,19 @@ impl NewJob {
     }
 }
 
+/// Without the secrets in its payload.
+impl fmt::Debug for NewJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job_type, queue, payload, priority, run_at, max_attempts, label, .. } = self;
+        let mut shown = f.debug_struct("NewJob");
+        shown.field("job_type", job_type).field("queue", queue).field("payload", &redacted(payload));
+        shown.field("priority", priority).field("run_at", run_at).field("max_attempts", max_attempts);
+        shown.field("label", label).finish_non_exhaustive()
+    }
+}
+
 /// One job as it stands in the store. Instants are Unix milliseconds and serialize as RFC 3339.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 pub struct JobRow {
     /// Its name.
     pub id: JobId,
@@ -285,7 +299,9 @@ pub struct JobRow {
     pub state: JobState,
     /// Larger runs first.
     pub priority: i16,
-    /// JSON text, exactly as enqueued.
+    /// JSON text as it was enqueued. A `#[secret]` parameter is marked in the store, `{"$secret": …}`, and in what a
+    /// [`JobQueue`](crate::JobQueue) shows it is `"[redacted]"`.
+    #[serde(serialize_with = "without_secrets")]
     pub payload: String,
     /// A title for people.
     pub label: Option<String>,
@@ -338,7 +354,24 @@ pub struct JobRow {
     pub error: Option<String>,
 }
 
+/// As it is serialized: with every field, and without the secrets of its payload.
+impl fmt::Debug for JobRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = serde_json::to_string(self).map_err(|_| fmt::Error)?;
+        let Self { timeout, retain, .. } = self;
+        write!(f, "JobRow({shown}, timeout: {timeout:?}, retain: {retain:?})")
+    }
+}
+
 impl JobRow {
+    /// The same, with its secrets left out.
+    pub(crate) fn redacted(mut self) -> Self {
+        if let Cow::Owned(redacted) = redacted(&self.payload) {
+            self.payload = redacted;
+        }
+        self
+    }
+
     /// Failed at least once since the last retry, and neither running nor at its end: derived, never stored.
     pub fn is_retrying(&self) -> bool {
         self.attempts > 0 && matches!(self.state, JobState::Pending | JobState::Scheduled)
@@ -473,6 +506,10 @@ pub struct Late {
     pub outcome: AttemptOutcome,
     /// Its result or error, cut to the usual length.
     pub text: Option<String>,
+}
+
+fn without_secrets<S: serde::Serializer>(payload: &str, to: S) -> Result<S::Ok, S::Error> {
+    redacted(payload).serialize(to)
 }
 
 pub(crate) fn rfc3339<S: serde::Serializer>(at: &Millis, to: S) -> Result<S::Ok, S::Error> {

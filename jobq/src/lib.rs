@@ -48,6 +48,7 @@
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;
 //! - what a job may know and say: [`JobContext`], [`JobError`]; to complete it with one's own rows:
 //!   [`JobContext::complete_in`]; how far it is and what it wrote: [`JobQueue::output`];
+//! - parameters that nobody is to read: [`guide::secrets`], [`JobQueue::reveal`];
 //! - to test jobs: [`testing`], [`#[jobq::test]`](macro@test), [`assert_enqueued!`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
@@ -68,6 +69,7 @@ pub mod queue;
 pub mod registry;
 pub mod retry;
 pub mod schedule;
+pub mod secret;
 pub mod state;
 pub mod store;
 pub mod testing;
@@ -93,6 +95,8 @@ pub use queue::{
 };
 pub use registry::{JobEntry, Registry, registry};
 pub use retry::Backoff;
+#[cfg(feature = "encryption")]
+pub use secret::{BadKeys, SecretKeys};
 pub use state::JobState;
 pub use store::{
     Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, ScheduleRow, StoreError, TickRow, Tx,

@@ -5,9 +5,10 @@ pub use crate::{
     enqueue::{Call, CallJob},
     event::Event,
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
-    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, Subscription, check},
+    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, Subscription, check, decode},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
+    secret,
     state::{JobState, StateSet},
 };
 pub use ::inventory;
@@ -25,16 +26,11 @@ pub use std::{
 
 use crate::{
     job::Return,
-    registry::{DecodeError, MapFn},
+    registry::MapFn,
+    secret::{Fields, shown as field_shown},
 };
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId, type_name};
-
-/// The payload in a row's JSON text.
-pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
-    serde_json::from_str(payload).map_err(|source| DecodeError { job_type: J::TYPE, source })
-}
 
 /// A payload as a row holds it.
 ///
@@ -206,37 +202,12 @@ pub fn debug<J: Serialize>(job: &J, name: &str, f: &mut Formatter<'_>) -> fmt::R
         Ok(Ok(Fields(fields))) => {
             let mut shown = f.debug_struct(name);
             for (field, value) in &fields {
-                shown.field(field, &format_args!("{}", value.get()));
+                shown.field(field, &format_args!("{}", field_shown(value)));
             }
             shown.finish()
         }
         // No JSON object, as with `serde(transparent)`.
         Ok(Err(_)) => write!(f, "{name}({})", json.as_deref().unwrap_or_default()),
         Err(error) => write!(f, "{name}(no JSON: {error})"),
-    }
-}
-
-/// The fields of a JSON object in their order.
-struct Fields(Vec<(String, Box<RawValue>)>);
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        from.deserialize_map(InOrder)
     }
 }

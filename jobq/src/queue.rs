@@ -23,6 +23,7 @@
 
 use crate::{
     job::{Attempt, JobId, JobRow, Lease, MAX_NAME, OutputLine},
+    secret::{OpenError, SecretKeys},
     state::{Edge, JobState},
     store::{Acted, Count, JobFilter, Retention, Store, StoreError},
     time::{Clock, Millis},
@@ -38,6 +39,7 @@ mod current;
 mod open;
 mod pausing;
 mod results;
+mod secrets;
 mod subscriptions;
 
 pub(crate) use current::worker_here;
@@ -57,6 +59,7 @@ struct Inner {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    keys: Option<Arc<SecretKeys>>,
     lobby: Arc<Lobby>,
     attached: Attached,
 }
@@ -68,11 +71,17 @@ impl JobQueue {
     /// A queue on any store, with the default settings.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let settings = Settings::default();
-        Self::of(store, clock, settings)
+        Self::of(store, clock, settings, None)
     }
 
-    fn of(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self(Arc::new(Inner { store, clock, settings, lobby: Arc::default(), attached: Attached::default() }))
+    fn of(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        keys: Option<SecretKeys>,
+    ) -> Self {
+        let (keys, lobby, attached) = (keys.map(Arc::new), Arc::default(), Attached::default());
+        Self(Arc::new(Inner { store, clock, settings, keys, lobby, attached }))
     }
 
     /// Settings for a queue that is to be opened.
@@ -155,12 +164,13 @@ pub struct BadName {
 // ---- what people do to jobs ------------------------------------------------------------------------------------
 
 impl JobQueue {
-    /// Reads one job, named by its id or its handle; `None` where there is none of this id.
+    /// Reads one job, named by its id or its handle; `None` where there is none of this id. In the place of each
+    /// `#[secret]` parameter its payload has `"[redacted]"`; [`reveal`](Self::reveal) shows them.
     ///
     /// # Errors
     /// [`QueueError::Store`], as every method here where the storage fails.
     pub async fn get(&self, job: impl Into<JobId>) -> Result<Option<JobRow>, QueueError> {
-        Ok(self.0.store.get(job.into()).await?)
+        Ok(self.0.store.get(job.into()).await?.map(JobRow::redacted))
     }
 
     /// Reads the attempts of one job, first to latest; empty for an unknown job.
@@ -189,18 +199,24 @@ impl JobQueue {
         OutputPages { queue: self.clone(), id: job.into(), after: None }
     }
 
-    /// Reads one page of jobs, newest first.
+    /// Reads one page of jobs, newest first, without their secrets: see [`get`](Self::get).
     ///
     /// # Errors
     /// [`QueueError::Store`].
     pub async fn list(&self, filter: JobFilter) -> Result<Vec<JobRow>, QueueError> {
-        Ok(self.0.store.list(filter).await?)
+        let rows = self.0.store.list(filter).await?;
+        Ok(rows.into_iter().map(JobRow::redacted).collect())
     }
 
     /// Reads all jobs of the filter, page by page, newest first; a job that stays is never missed and never given
     /// twice, whatever is added or deleted meanwhile.
     pub fn pages(&self, filter: JobFilter) -> Pages {
-        Pages { queue: self.clone(), filter, ended: false }
+        Pages { queue: self.clone(), filter, ended: false, reveals: false }
+    }
+
+    /// The same with the payloads as functions take them, for tests.
+    pub(crate) fn revealed_pages(&self, filter: JobFilter) -> Pages {
+        Pages { reveals: true, ..self.pages(filter) }
     }
 
     /// Counts the jobs of each (queue, job_type, state); empty groups are left out.
@@ -327,6 +343,7 @@ pub struct Pages {
     queue: JobQueue,
     filter: JobFilter,
     ended: bool,
+    reveals: bool,
 }
 
 impl Pages {
@@ -338,7 +355,10 @@ impl Pages {
         if self.ended {
             return Ok(None);
         }
-        let page = self.queue.list(self.filter.clone()).await?;
+        let page = match self.reveals {
+            false => self.queue.list(self.filter.clone()).await?,
+            true => self.queue.list_opened(self.filter.clone()).await?,
+        };
         self.ended = page.len() < self.filter.page();
         self.filter.after = page.last().map(|job| job.id).or(self.filter.after);
         Ok((!page.is_empty()).then_some(page))
@@ -408,6 +428,9 @@ pub enum QueueError {
     /// A setting can't be used.
     #[error("{0}")]
     Settings(String),
+    /// A secret is sealed with a key that is not here.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
     /// An environment variable can't be used.
     #[error(transparent)]
     Env(#[from] EnvError),

@@ -5,6 +5,7 @@ use crate::{
     job::{Defaults, Job, JobError},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
+    secret::discreet,
 };
 use std::{
     any::{Any, TypeId},
@@ -33,6 +34,8 @@ pub struct JobEntry {
     pub data: &'static [DataNeed],
     /// The events that enqueue it.
     pub on: &'static [Subscription],
+    /// The `#[secret]` parameters.
+    pub secrets: &'static [&'static str],
     /// The times at which it is enqueued.
     pub cron: Option<CronEntry>,
     /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
@@ -134,7 +137,7 @@ impl DataMap {
 pub type CheckFn = fn(&str) -> Result<Checked, DecodeError>;
 
 /// What is made of a payload that fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Checked {
     /// The title for people.
     pub label: Option<String>,
@@ -146,14 +149,20 @@ pub struct Checked {
 
 /// The [`CheckFn`] of `J`.
 pub fn check<J: Job>(payload: &str) -> Result<Checked, DecodeError> {
-    match serde_json::from_str::<J>(payload) {
-        Ok(job) => Ok(Checked {
-            label: job.label(),
-            unique_key: job.unique_key(),
-            payload: serde_json::to_string(&job).unwrap_or_else(|_| payload.to_owned()),
-        }),
-        Err(source) => Err(DecodeError { job_type: J::TYPE, source }),
-    }
+    let job: J = decode(payload)?;
+    Ok(Checked {
+        label: job.label(),
+        unique_key: job.unique_key(),
+        payload: serde_json::to_string(&job).map_err(DecodeError::of::<J>)?,
+    })
+}
+
+/// The payload in a row's JSON text.
+///
+/// # Errors
+/// It is not what this build's function takes.
+pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
+    serde_json::from_str(payload).map_err(DecodeError::of::<J>)
 }
 
 /// Starts one attempt: JSON payload, context and data in; the attempt out, or why it can't start.
@@ -170,6 +179,14 @@ pub struct DecodeError {
     pub job_type: &'static str,
     /// What serde says.
     pub source: serde_json::Error,
+}
+
+impl DecodeError {
+    /// What serde says of a payload of `J`; where that has secrets, without what stands in it.
+    pub fn of<J: Job>(source: serde_json::Error) -> Self {
+        let source = if J::SECRETS.is_empty() { source } else { discreet(source) };
+        Self { job_type: J::TYPE, source }
+    }
 }
 
 impl JobEntry {

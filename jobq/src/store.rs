@@ -340,7 +340,7 @@ pub struct Claim {
 }
 
 /// A job that was just claimed: everything that running it needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Claimed {
     /// Its name.
     pub id: JobId,
@@ -364,6 +364,17 @@ pub struct Claimed {
     pub timeout: Option<Timeout>,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
+}
+
+/// Without its payload, which may hold secrets.
+impl fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, lease, job_type, queue, attempt, max_attempts, priority, run_at, .. } = self;
+        let mut shown = f.debug_struct("Claimed");
+        shown.field("id", id).field("lease", lease).field("job_type", job_type).field("queue", queue);
+        shown.field("attempt", attempt).field("max_attempts", max_attempts);
+        shown.field("priority", priority).field("run_at", run_at).finish_non_exhaustive()
+    }
 }
 
 /// An attempt that succeeded.

@@ -403,7 +403,8 @@ async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Optio
     tracing::info!(worker = %id, store = store.describe(), jobs, concurrency, "the worker has started");
     let key = core::next_key();
     let scope = core::scope(key, queue.clone());
-    let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope).watched(watch);
+    let keys = queue.secret_keys().cloned();
+    let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope).watched(watch).opening(keys);
     let identity = Identity::new(settings.sign(), id);
     Ok(Some(Core::new(key, queue, settings, known, identity, executor)))
 }

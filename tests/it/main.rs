@@ -13,6 +13,7 @@ mod queue;
 mod registry;
 mod rigged;
 mod schedule;
+mod secrets;
 mod sqlite;
 mod testing;
 mod tidy;

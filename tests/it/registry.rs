@@ -42,6 +42,7 @@ fn entry(
         data,
         on: &[],
         cron: None,
+        secrets: &[],
         check: check::<PrintPage>,
         run: |_, _, _| Ok(Box::pin(async { Ok(None) })),
         function: format!("work_{line}").leak(),

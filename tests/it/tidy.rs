@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The levels of jobq/src: a room may name those below it, never one beside or above it.
-const LEVELS: [(&str, u8); 19] = [
+const LEVELS: [(&str, u8); 20] = [
     ("lib", 9),
     ("guide", 9),
     ("private", 9),
@@ -27,6 +27,7 @@ const LEVELS: [(&str, u8); 19] = [
     ("job", 2),
     ("schedule", 2),
     ("retry", 1),
+    ("secret", 1),
     ("state", 1),
     ("time", 0),
 ];

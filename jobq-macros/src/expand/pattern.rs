@@ -29,6 +29,10 @@ pub(crate) fn pattern_tokens(
     let fields = placeholders.iter().filter_map(|name| {
         let param = item.params.iter().find(|param| param.name.unraw() == name);
         match param {
+            Some(param) if param.secret => {
+                mistakes.at(pattern, format!("`{{{name}}}` is a secret, and a {what} is shown to everybody"));
+                None
+            }
             Some(param) if param.kind == Kind::Payload => {
                 let mut field = param.name.clone();
                 field.set_span(at);

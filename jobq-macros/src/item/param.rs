@@ -5,7 +5,8 @@ use super::{
     types::{bare, check_no_borrow, last_name, shown},
 };
 use crate::{Mistakes, did_you_mean};
-use quote::format_ident;
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{format_ident, quote};
 
 use syn::{
     Attribute, Generics, Ident, Meta, Pat, PatType, Type, TypeReference, ext::IdentExt, spanned::Spanned,
@@ -21,6 +22,8 @@ pub(crate) struct Param {
     pub(crate) ty: Type,
     /// The type without its `&`, for context and data.
     pub(crate) lent: Type,
+    /// Whether it is marked `#[secret]`.
+    pub(crate) secret: bool,
     pub(crate) serde: Vec<Attribute>,
     pub(crate) doc: Vec<Attribute>,
     pub(crate) lint: Vec<Attribute>,
@@ -61,6 +64,7 @@ impl Param {
             pat: (*written.pat).clone(),
             ty: (*written.ty).clone(),
             lent: (*written.ty).clone(),
+            secret: false,
             serde: Vec::new(),
             doc: Vec::new(),
             lint: Vec::new(),
@@ -82,12 +86,45 @@ impl Param {
         if param.kind != Kind::Payload && !param.serde.is_empty() {
             mistakes.at(&param.serde[0], "only payload parameters are stored; take `serde` away here");
         }
+        param.check_secret(&written.attrs, mistakes);
         fits.then_some(param)
+    }
+
+    /// A secret is a field that jobq writes and reads itself.
+    fn check_secret(&mut self, attrs: &[Attribute], mistakes: &mut Mistakes) {
+        if !self.secret {
+            return;
+        }
+        if self.kind != Kind::Payload {
+            let marked = attrs.iter().find(|attr| attr.path().is_ident("secret"));
+            let text = "only payload parameters are stored; what a worker lends is shown to nobody: take `#[secret]` away";
+            mistakes.at(marked, text);
+        }
+        for word in ["with", "serialize_with", "deserialize_with", "flatten"] {
+            if let Some(attr) = self.serde.iter().find(|attr| names(attr, word)) {
+                let text = format!(
+                    "a secret is written and read by jobq, so it can't have serde's `{word}`; \
+                     put that on a field of a type of your own, and take the type as the secret"
+                );
+                mistakes.at(attr, text);
+                // Written as a plain field, so that this is all that is told.
+                self.secret = false;
+            }
+        }
+    }
+
+    /// What serde is told of a secret's field beside what the user wrote. An `Option` that is missing is `None`, which
+    /// serde knows of fields that it reads by itself.
+    pub(crate) fn serde_of_secret(&self, module: &str) -> Option<TokenStream> {
+        let is_option = last_name(&self.ty).is_some_and(|name| name == "Option");
+        let has_default = self.serde.iter().any(|attr| names(attr, "default"));
+        let default = (is_option && !has_default).then(|| quote!(default,));
+        self.secret.then(|| quote!(#[serde(#default with = #module)]))
     }
 
     /// Sorts the attributes of a parameter; whether `#[data]` is among them.
     fn sort_attrs(&mut self, attrs: &[Attribute], mistakes: &mut Mistakes) -> bool {
-        const KNOWN: [&str; 4] = ["data", "serde", "doc", "allow"];
+        const KNOWN: [&str; 5] = ["data", "secret", "serde", "doc", "allow"];
         let mut data = false;
         for attr in attrs {
             let name = attr.path().get_ident().map(Ident::to_string).unwrap_or_default();
@@ -101,7 +138,13 @@ impl Param {
                 }
                 "serde" => self.serde.push(attr.clone()),
                 "doc" => self.doc.push(attr.clone()),
-                "secret" => mistakes.at(attr, "`#[secret]` is not available in this version of jobq"),
+                "secret" if self.secret => mistakes.at(attr, "`#[secret]` is given twice"),
+                "secret" => {
+                    self.secret = true;
+                    if !matches!(attr.meta, Meta::Path(_)) {
+                        mistakes.at(attr, "write `#[secret]` alone");
+                    }
+                }
                 "cfg" | "cfg_attr" => {
                     mistakes.at(
                         attr,
@@ -111,7 +154,7 @@ impl Param {
                 _ if is_lint(&name) => self.lint.push(attr.clone()),
                 _ => {
                     let text = format!(
-                        "unknown attribute of a parameter{}\nknown are `#[data]`, `#[serde(…)]`, doc comments and lint levels",
+                        "unknown attribute of a parameter{}\nknown are `#[data]`, `#[secret]`, `#[serde(…)]`, doc comments and lint levels",
                         did_you_mean(&name, KNOWN)
                     );
                     mistakes.at(attr, text);
@@ -142,6 +185,12 @@ impl Param {
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self.kind, Kind::Context | Kind::DataRef)
     }
+}
+
+/// Whether a serde attribute has this word in its list.
+fn names(attr: &Attribute, word: &str) -> bool {
+    let Meta::List(list) = &attr.meta else { return false };
+    list.tokens.clone().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == word))
 }
 
 fn is_context(ty: &Type) -> bool {

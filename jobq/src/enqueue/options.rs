@@ -10,7 +10,9 @@ use crate::{
         unique::canonical,
     },
     queue::{JobQueue, NoQueue, check_queue_name},
+    registry::{DecodeError, decode},
     retry::Backoff,
+    secret::redacted,
     time::{Millis, millis, whole_millis},
 };
 use chrono::{DateTime, Utc};
@@ -95,8 +97,8 @@ impl Template {
         if let Some((from, rule)) = &self.unique {
             let key = match from {
                 KeyFrom::Given(key) => key.clone(),
-                KeyFrom::Job => unique_key().unwrap_or_else(|| canonical(normal.unwrap_or(&payload))),
-                KeyFrom::Payload => canonical(normal.unwrap_or(&payload)),
+                KeyFrom::Job => unique_key().map_or_else(|| whole_key(normal.unwrap_or(&payload)), Ok)?,
+                KeyFrom::Payload => whole_key(normal.unwrap_or(&payload))?,
             };
             if key.is_empty() {
                 return Err(EnqueueError::BadUnique("it is empty, which all jobs would share".into()));
@@ -295,10 +297,24 @@ impl Due {
     }
 }
 
+/// A key of the whole payload.
+fn whole_key(payload: &str) -> Result<String, EnqueueError> {
+    match redacted(payload) {
+        Cow::Borrowed(payload) => Ok(canonical(payload)),
+        Cow::Owned(_) => {
+            let why =
+                "it would be made of the whole payload, and show its secrets; name one with `Unique::key(…)`";
+            Err(EnqueueError::BadUnique(why.into()))
+        }
+    }
+}
+
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
 pub(super) fn fill<J: Job>(template: &Template, job: &J) -> Result<NewJob, EnqueueError> {
-    let written = serde_json::to_string(job)
-        .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(why) });
+    let written = serde_json::to_string(job).map_err(|why| EnqueueError::Unwritable {
+        job_type: J::TYPE,
+        why: Arc::new(DecodeError::of::<J>(why).source),
+    });
     let payload = checked_size(J::TYPE, written?)?;
     check_nulls::<J>(&payload)?;
     template.filled(payload, || job.label(), || job.unique_key(), None)
@@ -309,9 +325,9 @@ fn check_nulls<J: Job>(payload: &str) -> Result<(), EnqueueError> {
     if !payload.contains("null") {
         return Ok(());
     }
-    match serde_json::from_str::<J>(payload) {
+    match decode::<J>(payload) {
         Ok(_) => Ok(()),
-        Err(why) => Err(EnqueueError::Unreadable { job_type: J::TYPE, why: Arc::new(why) }),
+        Err(why) => Err(EnqueueError::Unreadable { job_type: J::TYPE, why: Arc::new(why.source) }),
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) fn job_of(
     let template = options.template(entry.job_type, &entry.defaults, queue, now)?;
     let payload = checked_size(entry.job_type, payload)?;
     let checked = (entry.check)(&payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
+    // Its secrets are to be marked; any other payload is stored as it was given.
+    let payload = if entry.secrets.is_empty() { payload } else { checked.payload.clone() };
     template.filled(payload, || checked.label, || checked.unique_key, Some(&checked.payload))
 }
 

@@ -1,7 +1,8 @@
 //! How a queue is opened: settings, files, the environment.
 
-use super::{JobQueue, QueueError};
+use super::{JobQueue, QueueError, secrets::keys};
 use crate::{
+    secret::SecretKeys,
     store::{
         Retention, Store,
         sqlite::{Durability, SqliteOptions, SqliteStore},
@@ -59,6 +60,8 @@ impl JobQueue {
     /// - `JOBQ_DATABASE`, or where that is not set `DATABASE_URL`: the file, as a path or a `sqlite:` URL.
     /// - `WORKER_DEFAULT_MAX_ATTEMPTS`: counted starts at most, for jobs whose enqueue and type say nothing. It acts at the
     ///   enqueue, so it is the enqueueing program that needs it.
+    /// - `JOBQ_SECRET_KEYS` or `JOBQ_SECRET_KEY`, with the feature `encryption`: see the guide's chapter on
+    ///   [secrets](crate::guide::secrets). Every other way to open a file looks for these, too.
     ///
     /// A variable that is set to nothing counts as not set.
     ///
@@ -108,6 +111,7 @@ pub struct JobQueueOptions {
     durability: Option<Durability>,
     deadline: Option<Duration>,
     clock: Option<Arc<dyn Clock>>,
+    keys: Option<SecretKeys>,
 }
 
 impl JobQueueOptions {
@@ -173,8 +177,12 @@ impl JobQueueOptions {
         self.open_file(SqliteOptions::from_pool(pool)?).await
     }
 
-    async fn open_file(self, mut file: SqliteOptions) -> Result<JobQueue, QueueError> {
+    async fn open_file(mut self, mut file: SqliteOptions) -> Result<JobQueue, QueueError> {
         self.settings.check()?;
+        // However the queue is opened: a key that is set and not used would let secrets be stored as they are.
+        if self.keys.is_none() {
+            self.keys = keys(environment)?;
+        }
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         file = file.clock(clock.clone());
         if let Some(durability) = self.durability {
@@ -188,7 +196,16 @@ impl JobQueueOptions {
         Ok(queue)
     }
 
-    /// Reads `WORKER_DEFAULT_MAX_ATTEMPTS` from the environment; unset or empty leaves the setting as it is.
+    /// Seals `#[secret]` parameters in the store with these keys; by default those of the variables `JOBQ_SECRET_KEYS` or
+    /// `JOBQ_SECRET_KEY`, wherever a file is opened. Workers need them, too.
+    #[cfg(feature = "encryption")]
+    pub fn secret_keys(mut self, keys: SecretKeys) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Reads `WORKER_DEFAULT_MAX_ATTEMPTS`, `JOBQ_SECRET_KEYS` and `JOBQ_SECRET_KEY` from the environment; unset or empty
+    /// leaves the setting as it is.
     ///
     /// # Errors
     /// [`QueueError::Env`] names the variable and says what to write.
@@ -201,7 +218,10 @@ impl JobQueueOptions {
     /// # Errors
     /// As [`env`](Self::env).
     pub fn vars(mut self, look_up: impl Fn(&str) -> Option<String>) -> Result<Self, QueueError> {
-        let attempts = EnvError::read("WORKER_DEFAULT_MAX_ATTEMPTS", look_up, |value| {
+        if let Some(keys) = keys(&look_up)? {
+            self.keys = Some(keys);
+        }
+        let attempts = EnvError::read("WORKER_DEFAULT_MAX_ATTEMPTS", &look_up, |value| {
             let wanted = "write a whole number from 1 to 4294967295";
             value.parse::<NonZeroU32>().map_err(|_| wanted.to_owned())
         })?;
@@ -218,15 +238,16 @@ impl JobQueueOptions {
     pub fn with_store(self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<JobQueue, QueueError> {
         let settings = self.settings;
         settings.check()?;
-        Ok(JobQueue::of(store, clock, settings))
+        Ok(JobQueue::of(store, clock, settings, self.keys))
     }
 }
 
 impl fmt::Debug for JobQueueOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { settings, durability, deadline, clock: _ } = self;
+        let Self { settings, durability, deadline, keys, clock: _ } = self;
         let mut shown = f.debug_struct("JobQueueOptions");
         shown.field("settings", settings).field("durability", durability).field("deadline", deadline);
+        shown.field("keys", keys);
         shown.finish_non_exhaustive()
     }
 }

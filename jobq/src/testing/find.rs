@@ -4,7 +4,8 @@ use crate::{
     enqueue::CallJob,
     job::{Job, JobId, JobRow},
     queue::{JobQueue, QueueError},
-    registry::Registry,
+    registry::{Registry, decode},
+    secret::redacted,
     state::JobState,
     store::JobFilter,
     time::date,
@@ -133,16 +134,8 @@ pub(super) async fn all<J: CallJob>(queue: &JobQueue) -> Result<Vec<Found<J>>, S
         let rows =
             rows(queue, JobFilter::default().job_type(name)).await.map_err(|error| error.to_string())?;
         for row in rows {
-            match serde_json::from_str(&row.payload) {
-                Ok(job) => found.push(Found { row, job }),
-                Err(why) => {
-                    return Err(format!(
-                        "the payload of job {} can't be read as `{}`: {why}",
-                        row.id,
-                        J::TYPE
-                    ));
-                }
-            }
+            let job = decode(&row.payload).map_err(|why| format!("job {}: {why}", row.id))?;
+            found.push(Found { row: row.redacted(), job });
         }
     }
     found.sort_by_key(|found| found.row.id);
@@ -156,7 +149,7 @@ fn names<J: Job>() -> Vec<&'static str> {
 }
 
 async fn rows(queue: &JobQueue, filter: JobFilter) -> Result<Vec<JobRow>, QueueError> {
-    let mut pages = queue.pages(filter.limit(1000));
+    let mut pages = queue.revealed_pages(filter.limit(1000));
     let mut rows = Vec::new();
     while let Some(page) = pages.next().await? {
         rows.extend(page);
@@ -198,7 +191,7 @@ fn list<J: Job + fmt::Debug>(same: &[Found<J>], others: &[JobRow]) -> String {
     text += &format!("\nof other types there are {}:", others.len());
     for row in others.iter().take(MOST_LINES) {
         text += "\n  ";
-        let shown = format_args!("{} {}", row.job_type, row.payload);
+        let shown = format_args!("{} {}", row.job_type, redacted(&row.payload));
         // Writing into text never fails.
         let _written = line(&mut text, row, &shown);
     }

@@ -7,7 +7,7 @@ use crate::{
     executor::Verdict,
     job::{AttemptOutcome, JobError},
     queue::JobQueue,
-    registry::{Attempting, DataMap, DecodeError, JobEntry, Registry},
+    registry::{Attempting, DataMap, DecodeError, JobEntry, Registry, decode},
     store::{Claimed, memory::MemoryStore},
     worker::Worker,
 };
@@ -165,7 +165,7 @@ fn run<'a, J: CallJob>(
     ctx: &'a JobContext,
     lent: &'a DataMap,
 ) -> Result<Attempting<'a>, DecodeError> {
-    let job: J = serde_json::from_str(text).map_err(|source| DecodeError { job_type: J::TYPE, source })?;
+    let job: J = decode(text)?;
     Ok(Box::pin(async move {
         let Some(capture) = lent.get::<Capture<J>>() else {
             return Err(JobError::dead("nobody waits for what it returns"));

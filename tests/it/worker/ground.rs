@@ -294,12 +294,17 @@ pub struct Log {
 }
 
 pub fn log() -> Log {
+    log_of(tracing::Level::INFO)
+}
+
+/// The same, with all that is said at this level.
+pub fn log_of(level: tracing::Level) -> Log {
     let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
     let to = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(move || Writing(to.clone()))
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(level)
         .finish();
     Log { lines, _here: tracing::subscriber::set_default(subscriber) }
 }

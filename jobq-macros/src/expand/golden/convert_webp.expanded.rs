@@ -79,6 +79,7 @@ const _: () = {
             )),
         ],
         cron: ::jobq::private::Option::None,
+        secrets: <ConvertWebp as ::jobq::private::Job>::SECRETS,
         check: ::jobq::private::check::<ConvertWebp>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<ConvertWebp>(text)?;

@@ -93,6 +93,7 @@ const _: () = {
         data: &[::jobq::private::DataNeed::of::<Mailer>()],
         on: &[],
         cron: ::jobq::private::Option::None,
+        secrets: <SendWelcomeEmail as ::jobq::private::Job>::SECRETS,
         check: ::jobq::private::check::<SendWelcomeEmail>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<SendWelcomeEmail>(text)?;

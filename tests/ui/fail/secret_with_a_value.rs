@@ -1,7 +1,7 @@
 use jobq::prelude::*;
 
 #[job]
-async fn log_in(#[secret] token: String) {
+async fn log_in(#[secret(key = "a")] token: String) {
     let _ = token;
 }
 

@@ -1,0 +1,14 @@
+use jobq::prelude::*;
+
+struct Vault;
+
+#[job]
+async fn log_in(
+    #[secret]
+    #[data]
+    vault: &Vault,
+) {
+    let _ = vault;
+}
+
+fn main() {}
