@@ -2,7 +2,7 @@
 
 use crate::worker::ground::log_of;
 use jobq::{
-    EnqueueError, QueueError, SecretKeys, Unique, Worker, assert_enqueued,
+    EnqueueError, QueueError, Schedule, SecretKeys, Unique, Worker, assert_enqueued,
     job::NewJob,
     prelude::*,
     refute_enqueued,

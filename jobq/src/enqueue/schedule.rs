@@ -9,6 +9,7 @@ use crate::{
     store::{NewSchedule, ScheduleRow, Source, StoreError, Tick, TickRow, Ticked},
     time::Millis,
 };
+use std::slice;
 
 /// The job of a schedule, given what it is enqueued with.
 type Work = Box<dyn FnOnce(Options, &JobQueue, Millis) -> Result<NewJob, EnqueueError> + Send>;
@@ -123,10 +124,12 @@ impl Schedule {
         let written = options.stored();
         let job = work(options, queue, now)?;
         let options = written.map_err(|why| StoreError::Invalid(why.to_string()))?;
+        let mut payload = job.payload;
+        queue.seal_payload(&job.job_type, &mut payload)?;
         Ok(NewSchedule {
             id: name,
             job_type: job.job_type.into_owned(),
-            payload: job.payload,
+            payload,
             cron_expr: pattern.trim().to_owned(),
             tz: zone,
             catch_up,
@@ -145,13 +148,16 @@ fn next_run(name: &str, pattern: &str, zone: &str, after: Millis) -> Result<Mill
     cron.next_after(after).ok_or_else(|| bad(CronError::Never { pattern: pattern.to_owned() }))
 }
 
-/// The job of one tick of a schedule, due at `now` at the latest; or why there is none, for people.
+/// The job of one tick of a schedule, as it is stored, due at `now` at the latest; or why there is none, for people.
 pub(crate) fn tick_job(row: &ScheduleRow, queue: &JobQueue, now: Millis) -> Result<NewJob, String> {
     let linked = Registry::linked().map_err(|why| why.to_string())?;
     let entry = linked.get(&row.job_type);
     let entry = entry.ok_or_else(|| format!("this program knows no job `{}`", row.job_type))?;
     let options = Options::read(&row.options).map_err(|why| format!("its options can't be read: {why}"))?;
-    job_of(entry, row.payload.clone(), options, queue, now).map_err(|why| why.to_string())
+    let payload = queue.opened_payload(&row.job_type, &row.payload).map_err(|why| why.to_string())?;
+    let mut job = job_of(entry, payload.into_owned(), options, queue, now).map_err(|why| why.to_string())?;
+    queue.seal(slice::from_mut(&mut job)).map_err(|why| why.to_string())?;
+    Ok(job)
 }
 
 /// Schedules are rows in the store: they outlive all processes, and any worker that knows the job makes their ticks, each
@@ -178,12 +184,13 @@ impl JobQueue {
         self.find_schedule(&name).await?.ok_or(ScheduleError::NotFound(name))
     }
 
-    /// Reads all schedules, by name.
+    /// Reads all schedules, by name, without the secrets of their payloads.
     ///
     /// # Errors
     /// [`ScheduleError::Store`].
     pub async fn schedules(&self) -> Result<Vec<ScheduleRow>, ScheduleError> {
-        Ok(self.store().schedules(None).await?)
+        let rows = self.store().schedules(None).await?;
+        Ok(rows.into_iter().map(ScheduleRow::redacted).collect())
     }
 
     /// Reads one schedule; `None` where there is none of this name.
@@ -191,7 +198,7 @@ impl JobQueue {
     /// # Errors
     /// [`ScheduleError::Store`].
     pub async fn find_schedule(&self, name: &str) -> Result<Option<ScheduleRow>, ScheduleError> {
-        Ok(self.store().schedules(Some(name.to_owned())).await?.pop())
+        Ok(self.stored_schedule(name).await?.map(ScheduleRow::redacted))
     }
 
     /// Reads the latest 100 ticks of a schedule and their jobs, latest first; empty where there is none of this name.
@@ -261,7 +268,11 @@ impl JobQueue {
     }
 
     async fn found(&self, name: &str) -> Result<ScheduleRow, ScheduleError> {
-        self.find_schedule(name).await?.ok_or_else(|| ScheduleError::NotFound(name.to_owned()))
+        self.stored_schedule(name).await?.ok_or_else(|| ScheduleError::NotFound(name.to_owned()))
+    }
+
+    async fn stored_schedule(&self, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        Ok(self.store().schedules(Some(name.to_owned())).await?.pop())
     }
 
     fn there(&self, name: &str, there: bool) -> Result<(), ScheduleError> {

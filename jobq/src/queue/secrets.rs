@@ -61,9 +61,18 @@ impl JobQueue {
 
     /// The row with its secrets opened, as this build's functions take them.
     pub(crate) fn opened(&self, mut row: JobRow) -> Result<JobRow, QueueError> {
-        let keys = self.secret_keys().map(Arc::as_ref);
-        row.payload = secret::opened(keys, &row.job_type, &row.payload)?.into_owned();
+        row.payload = self.opened_payload(&row.job_type, &row.payload)?.into_owned();
         Ok(row)
+    }
+
+    /// The same for a payload that is stored beside jobs, for jobs to come.
+    pub(crate) fn opened_payload<'a>(
+        &self,
+        job_type: &str,
+        payload: &'a str,
+    ) -> Result<Cow<'a, str>, QueueError> {
+        let keys = self.secret_keys().map(Arc::as_ref);
+        Ok(secret::opened(keys, job_type, payload)?)
     }
 }
 

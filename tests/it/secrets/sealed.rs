@@ -85,6 +85,29 @@ fn with_keys(queue: &TestQueue, keys: Option<SecretKeys>) -> JobQueue {
 }
 
 #[jobq::test]
+async fn a_schedule_keeps_its_secrets_sealed_and_each_of_its_jobs_is_given_them(queue: TestQueue) {
+    let keyed = with_keys(&queue, Some(keys("a", KEY_A)));
+    let schedule = Schedule::new("nightly-charge", "@hourly", a_charge(1));
+    let shown = keyed.schedule(schedule).await.unwrap();
+    let hidden = r#"{"cents":1,"card":"[redacted]","accessCode":"[redacted]"}"#;
+    assert_eq!(shown.payload, hidden);
+    assert_eq!(keyed.schedules().await.unwrap()[0].payload, hidden);
+    let stored = queue.store().schedules(None).await.unwrap().remove(0).payload;
+    assert!(!stored.contains(HUSH) && stored.contains(r#""card":{"$sealed":"a:"#), "{stored}");
+
+    let now = keyed.run_schedule_now("nightly-charge").await.unwrap();
+    let payload = queue.store().get(now).await.unwrap().unwrap().payload;
+    assert!(!payload.contains(HUSH) && payload.contains("$sealed"), "{payload}");
+    assert_eq!(drain(&keyed).await, [format!("{HUSH} 7 {HUSH}")]);
+    queue.advance(hours(1));
+    assert_eq!(drain(&keyed).await, [format!("{HUSH} 7 {HUSH}")], "the tick's own job");
+
+    let keyless = with_keys(&queue, None);
+    let error = keyless.run_schedule_now("nightly-charge").await.unwrap_err().to_string();
+    assert!(error.contains("sealed with the key `a`, which is not here"), "{error}");
+}
+
+#[jobq::test]
 async fn a_missing_or_another_key_fails_the_attempt_and_loses_nothing(queue: TestQueue) {
     let sealing = with_keys(&queue, Some(keys("a", KEY_A)));
     let id = a_charge(1).enqueue().on(&sealing).await.unwrap().id();
