@@ -4,6 +4,7 @@
 
 mod op;
 mod pair;
+mod ticks;
 
 use op::{Op, sequence};
 use pair::Pair;

@@ -1,6 +1,7 @@
 //! What is done to both stores, drawn from a seed. An operation names jobs by where they stand, so that it still
 //! means something after others were left out.
 
+use super::ticks::{Deed, deed};
 use fastrand::Rng;
 use jobq::{
     job::{AttemptOutcome, Fields, JobField, OnConflict},
@@ -44,6 +45,8 @@ pub enum Op {
         after: Option<Pick>,
         limit: usize,
     },
+    /// Does something to the n-th schedule.
+    Schedule(usize, Deed),
     /// One job, its attempts, and all that needs no argument.
     Look(Pick),
 }
@@ -179,7 +182,11 @@ fn long_history(random: &mut Rng) -> Vec<Op> {
 fn op(random: &mut Rng) -> Op {
     match random.u8(..100) {
         0..8 => Op::Wait(random.i64(0..40)),
-        8..30 => Op::Enqueue(some(random, 4, spec)),
+        8..26 => Op::Enqueue(some(random, 4, spec)),
+        26..30 => {
+            let (at, deed) = deed(random);
+            Op::Schedule(at, deed)
+        }
         30..36 => Op::Promote(random.usize(0..4)),
         36..56 => Op::Claim {
             worker: random.usize(..WORKERS),
@@ -220,7 +227,7 @@ fn some<T>(random: &mut Rng, most: usize, draw: fn(&mut Rng) -> T) -> Vec<T> {
     (0..count).map(|_| draw(random)).collect()
 }
 
-fn spec(random: &mut Rng) -> Spec {
+pub(super) fn spec(random: &mut Rng) -> Spec {
     Spec {
         job_type: random.usize(..TYPES.len()),
         queue: random.usize(..QUEUES.len()),

@@ -19,19 +19,19 @@ pub type Compared = Result<(), String>;
 
 /// The store in memory, the model, and the one that is held against it.
 pub struct Pair {
-    model: Side,
-    other: Side,
-    now: Millis,
+    pub(super) model: Side,
+    pub(super) other: Side,
+    pub(super) now: Millis,
     /// All jobs enqueued in this sequence: the model's id, then the other's.
-    jobs: Vec<(JobId, JobId)>,
+    pub(super) jobs: Vec<(JobId, JobId)>,
     _kept: tempfile::TempDir,
 }
 
-struct Side {
+pub(super) struct Side {
     store: Arc<dyn Store>,
     workers: Vec<WorkerId>,
     /// From this side's ids to places in `Pair::jobs`.
-    places: HashMap<JobId, usize>,
+    pub(super) places: HashMap<JobId, usize>,
 }
 
 impl Pair {
@@ -114,6 +114,7 @@ impl Pair {
                 };
                 self.list(filter(after.map(|ids| ids.0)), filter(after.map(|ids| ids.1))).await?;
             }
+            Op::Schedule(at, deed) => self.schedule(*at, *deed).await?,
             Op::Look(pick) => {
                 if let Some(ids) = self.pick(*pick).await {
                     self.look(ids).await?;
@@ -133,6 +134,7 @@ impl Pair {
         let [model, other] = self.stores();
         alike(model.counts().await, other.counts().await)?;
         alike(model.pauses().await, other.pauses().await)?;
+        self.look_at_schedules().await?;
         let set = Arc::new(ClaimSet { job_types: chosen(&TYPES, u8::MAX), queues: None });
         alike(model.due(set.clone(), self.now).await, other.due(set, self.now).await)?;
         let cancels = self.model.store.cancels().await;
@@ -159,6 +161,7 @@ impl Pair {
         self.act(Act::Cancel, &all).await?;
         self.settle(Way::Fail, &(0..self.jobs.len()).map(everything).collect::<Vec<_>>()).await?;
         self.act(Act::Delete, &all).await?;
+        self.delete_schedules().await?;
         let [model, other] = self.stores();
         for at in 0..QUEUES.len() + TYPES.len() {
             alike(model.resume(lane(at), self.now).await, other.resume(lane(at), self.now).await)?;
@@ -171,7 +174,7 @@ impl Pair {
         Ok(())
     }
 
-    fn stores(&self) -> [&dyn Store; 2] {
+    pub(super) fn stores(&self) -> [&dyn Store; 2] {
         [&*self.model.store, &*self.other.store]
     }
 
@@ -185,13 +188,20 @@ impl Pair {
             for (model, other) in
                 model.iter().zip(other).filter(new).map(|(model, other)| (model.id, other.id))
             {
-                self.model.places.insert(model, self.jobs.len());
-                self.other.places.insert(other, self.jobs.len());
-                self.jobs.push((model, other));
+                self.place(model, other);
             }
         }
         let (model, other) = (self.model.enqueued(model), self.other.enqueued(other));
         if model == other { Ok(()) } else { Err(format!("memory: {model:?}\nsqlite: {other:?}")) }
+    }
+
+    /// Gives a job its place, unless it has one.
+    pub(super) fn place(&mut self, model: JobId, other: JobId) {
+        if !self.model.places.contains_key(&model) && !self.other.places.contains_key(&other) {
+            self.model.places.insert(model, self.jobs.len());
+            self.other.places.insert(other, self.jobs.len());
+            self.jobs.push((model, other));
+        }
     }
 
     /// The job's ids in both stores; `None` where there is none at all.
@@ -371,7 +381,7 @@ fn foreign(id: JobId) -> JobId {
     crate::laws::foreign(id)
 }
 
-fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
+pub(super) fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
     NewJob {
         queue: QUEUES[spec.queue].into(),
         priority: spec.priority,
@@ -451,7 +461,10 @@ fn chosen(names: &[&str], bits: u8) -> Vec<String> {
 }
 
 /// Whether both answered, and alike.
-fn alike<T: PartialEq + Debug>(model: Result<T, StoreError>, other: Result<T, StoreError>) -> Compared {
+pub(super) fn alike<T: PartialEq + Debug>(
+    model: Result<T, StoreError>,
+    other: Result<T, StoreError>,
+) -> Compared {
     match (&model, &other) {
         (Ok(one), Ok(two)) if one == two => Ok(()),
         _ => differ(&model, &other),
