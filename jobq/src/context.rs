@@ -2,7 +2,7 @@
 
 use crate::{
     job::{JobId, Lease, LogLevel, line},
-    store::{Claimed, Note, Store},
+    store::{Claimed, Note, Store, Ties},
     time::Clock,
 };
 use news::News;
@@ -306,6 +306,11 @@ impl JobContext {
     /// Whether the handler has completed the job in a transaction, which may have committed or not.
     pub(crate) fn has_promised(&self) -> bool {
         self.0.promised.load(Ordering::Acquire)
+    }
+
+    /// What the job's settle has to look at.
+    pub(crate) fn ties(&self) -> Ties {
+        Ties { promised: self.has_promised(), ..self.0.job.ties }
     }
 
     /// The job itself.

@@ -392,7 +392,7 @@ impl RollCall {
             }
             next => next,
         };
-        Some(Rescue { id: job.id, lease: job.lease, error, next })
+        Some(Rescue { id: job.id, lease: job.lease, error, next, ties: job.ties })
     }
 }
 

@@ -339,6 +339,23 @@ pub struct Claim {
     pub standing: bool,
 }
 
+/// What of the store's side tables a job is tied to, told by its claim and handed back by its settle: a settle looks
+/// at nothing that the job is not tied to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// Limits count it: its end may let another job start.
+    pub limited: bool,
+    /// Its completion was laid in a transaction of the application. No claim says so, but its holder knows.
+    pub promised: bool,
+}
+
+impl Ties {
+    /// Tied to nothing.
+    pub const NONE: Self = Self { limited: false, promised: false };
+    /// Tied to whatever there is, for who does not know.
+    pub const ALL: Self = Self { limited: true, promised: true };
+}
+
 /// A job that was just claimed: everything that running it needs.
 #[derive(Clone, PartialEq)]
 pub struct Claimed {
@@ -364,6 +381,8 @@ pub struct Claimed {
     pub timeout: Option<Timeout>,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
+    /// What its settle has to look at.
+    pub ties: Ties,
 }
 
 /// Without its payload, which may hold secrets.
@@ -386,8 +405,8 @@ pub struct Completion {
     pub lease: Lease,
     /// JSON text of the output; `None` for `()`.
     pub result: Option<String>,
-    /// Whether it was laid by [`Store::complete_in`] before, and what was laid is to be forgotten.
-    pub promised: bool,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// What became of a completion inside a caller's transaction.
@@ -434,6 +453,8 @@ pub struct Failure {
     pub error: String,
     /// What becomes of the job.
     pub next: Next,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// An attempt whose handler asked for a later time.
@@ -445,6 +466,8 @@ pub struct Snooze {
     pub lease: Lease,
     /// When to run it again.
     pub run_at: Millis,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// A job given back by a worker that stops.
@@ -454,6 +477,8 @@ pub struct Release {
     pub id: JobId,
     /// The right to it.
     pub lease: Lease,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// A job taken from a lost worker.
@@ -467,6 +492,8 @@ pub struct Rescue {
     pub error: String,
     /// What becomes of the job; never [`Next::Cancelled`].
     pub next: Next,
+    /// What the claim said of it.
+    pub ties: Ties,
 }
 
 /// How far a job is.
@@ -772,6 +799,8 @@ pub struct Running {
     pub max_attempts: u32,
     /// The wait between attempts; `None`: as the job type says.
     pub backoff: Option<Backoff>,
+    /// What its settle has to look at.
+    pub ties: Ties,
 }
 
 /// The wish that a running job be cancelled.

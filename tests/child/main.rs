@@ -206,8 +206,12 @@ fn fork(path: &str) {
     let mut drained = 0;
     while drained < 1000 {
         let got = run(store.claim(wish(worker, "a", 10, true), 1)).unwrap();
-        let ended =
-            got.iter().map(|job| Completion { id: job.id, lease: job.lease, result: None, promised: true });
+        let ended = got.iter().map(|job| Completion {
+            id: job.id,
+            lease: job.lease,
+            result: None,
+            ties: jobq::store::Ties::ALL,
+        });
         drained += run(store.complete(ended.collect(), 1)).unwrap().len();
     }
     println!("parent drained {drained}");
@@ -306,7 +310,12 @@ async fn churn(path: &str, folder: &str) {
         let claimed = claimed.unwrap();
         let ended: Vec<_> = claimed
             .iter()
-            .map(|job| Completion { id: job.id, lease: job.lease, result: None, promised: true })
+            .map(|job| Completion {
+                id: job.id,
+                lease: job.lease,
+                result: None,
+                ties: jobq::store::Ties::ALL,
+            })
             .collect();
         for job in &claimed {
             journal::write("start", &format!("{} {} {}", job.id, job.lease, job.attempt));
@@ -420,7 +429,7 @@ async fn delayed(path: &str, rounds: usize) {
         db.execute_batch("BEGIN IMMEDIATE").unwrap();
         let results = held.iter().map(|job| {
             let result = Some(format!("\"{}\"", "x".repeat(1000)));
-            let ended = Completion { id: job.id, lease: job.lease, result, promised: true };
+            let ended = Completion { id: job.id, lease: job.lease, result, ties: jobq::store::Ties::ALL };
             let store = store.clone();
             tokio::spawn(async move { store.complete(vec![ended], 1).await })
         });

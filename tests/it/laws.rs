@@ -40,7 +40,7 @@ pub(crate) use ground::foreign;
 
 use jobq::{
     job::NewJob,
-    store::{Completion, Life, NewWorker, Store, StoreError, memory::MemoryStore},
+    store::{Completion, Life, NewWorker, Store, StoreError, Ties, memory::MemoryStore},
 };
 
 /// The one thing that a store need not have.
@@ -52,7 +52,7 @@ async fn the_store_in_memory_has_no_transactions_and_says_so() {
     let answer = store.enqueue_in((&mut connection).into(), vec![NewJob::new("a", "1")], ground::NOW).await;
     assert!(matches!(answer, Err(StoreError::NoTransactions)), "{answer:?}");
     let id = "00000000-0000-7000-8000-000000000000".parse().unwrap();
-    let ended = Completion { id, lease: 1, result: None, promised: false };
+    let ended = Completion { id, lease: 1, result: None, ties: Ties::NONE };
     let answer = store.complete_in((&mut connection).into(), ended).await;
     assert!(matches!(answer, Err(StoreError::NoTransactions)), "{answer:?}");
     assert_eq!(store.promised(id, 1).await.unwrap(), None);

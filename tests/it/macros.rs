@@ -244,6 +244,7 @@ fn context(attempt: u32) -> (JobContext, CancelSwitch) {
         run_at: 0,
         timeout: None,
         backoff: None,
+        ties: jobq::store::Ties::NONE,
     };
     JobContext::new(claimed)
 }

@@ -143,10 +143,11 @@ impl Bench {
         let outcome = jobq::AttemptOutcome::Failed;
         let settled = match state {
             JobState::Completed => {
-                store.complete(vec![Completion { id, lease, result: None, promised: true }], now).await
+                store.complete(vec![Completion { id, lease, result: None, ties: claimed.ties }], now).await
             }
             JobState::Dead => {
-                let failure = Failure { id, lease, outcome, error: "no".into(), next: Next::Dead };
+                let failure =
+                    Failure { id, lease, outcome, error: "no".into(), next: Next::Dead, ties: claimed.ties };
                 store.fail(vec![failure], now).await
             }
             _ => return,

@@ -118,12 +118,19 @@ async fn claim(store: &SqliteStore, worker: WorkerId, job_types: &[&str], limit:
 }
 
 fn completion(job: &Claimed) -> Completion {
-    Completion { id: job.id, lease: job.lease, result: Some("\"done\"".into()), promised: true }
+    Completion { id: job.id, lease: job.lease, result: Some("\"done\"".into()), ties: jobq::store::Ties::ALL }
 }
 
 fn failure(job: &Claimed, next: Next) -> Failure {
     let outcome = jobq::job::AttemptOutcome::Failed;
-    Failure { id: job.id, lease: job.lease, outcome, error: "it did not work".into(), next }
+    Failure {
+        id: job.id,
+        lease: job.lease,
+        outcome,
+        error: "it did not work".into(),
+        next,
+        ties: jobq::store::Ties::ALL,
+    }
 }
 
 async fn state(store: &SqliteStore, id: JobId) -> Option<JobState> {
@@ -248,6 +255,7 @@ async fn a_late_result_is_refused_recorded_and_harms_no_batch_mate() {
         lease: taken[1].lease,
         error: "worker lost".into(),
         next: Next::At(T0),
+        ties: jobq::store::Ties::ALL,
     };
     assert_eq!(soon(site.store.rescue(vec![lost], T0)).await.unwrap(), [Settled::Applied]);
     let other = site.another().await;
@@ -280,7 +288,7 @@ async fn the_count_of_starts_passes_every_width_of_a_number() {
         for lease in start + 1..=start + 6 {
             let taken = claim(&site.store, worker, &["a"], 1).await;
             assert_eq!((taken[0].lease, taken[0].attempt, taken[0].max_attempts), (lease, 1, 3));
-            let snooze = jobq::store::Snooze { id, lease, run_at: T0 };
+            let snooze = jobq::store::Snooze { id, lease, run_at: T0, ties: jobq::store::Ties::ALL };
             assert_eq!(soon(site.store.snooze(vec![snooze], T0)).await.unwrap(), [Settled::Applied]);
             let latest = site.store.attempts(id).await.unwrap().pop().unwrap();
             assert_eq!((latest.lease, latest.attempt), (lease, 1));

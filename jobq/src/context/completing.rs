@@ -54,9 +54,9 @@ impl JobContext {
         async move {
             let result = result?;
             let office = self.0.office.as_ref().ok_or(CompleteError::NoWorker)?;
-            let (id, lease) = (self.id(), self.lease());
+            let (id, lease, ties) = (self.id(), self.lease(), self.ties());
             let before = self.0.promised.swap(true, Ordering::AcqRel);
-            let ended = Completion { id, lease, result, promised: true };
+            let ended = Completion { id, lease, result, ties };
             let error = match office.store.complete_in(tx, ended).await {
                 Ok(Promised::Laid) => return Ok(()),
                 Ok(Promised::Twice) => CompleteError::Twice,

@@ -246,45 +246,49 @@ impl Store for SqliteStore {
     }
 
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Failure { id, lease, outcome, error, next }: Failure| Leave {
+        let leave = |Failure { id, lease, outcome, error, next, ties }: Failure| Leave {
             id,
             lease,
             outcome,
             error: Some(error),
             next: Some(next),
+            ties,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
 
     fn snooze(&self, ended: Vec<Snooze>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Snooze { id, lease, run_at }: Snooze| Leave {
+        let leave = |Snooze { id, lease, run_at, ties }: Snooze| Leave {
             id,
             lease,
             outcome: AttemptOutcome::Snoozed,
             error: None,
             next: Some(Next::At(run_at)),
+            ties,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
 
     fn release(&self, ended: Vec<Release>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Release { id, lease }: Release| Leave {
+        let leave = |Release { id, lease, ties }: Release| Leave {
             id,
             lease,
             outcome: AttemptOutcome::Released,
             error: None,
             next: None,
+            ties,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
 
     fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Rescue { id, lease, error, next }: Rescue| Leave {
+        let leave = |Rescue { id, lease, error, next, ties }: Rescue| Leave {
             id,
             lease,
             outcome: AttemptOutcome::Lost,
             error: Some(error),
             next: Some(next),
+            ties,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }

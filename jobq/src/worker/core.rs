@@ -8,7 +8,9 @@ use crate::{
     maintenance::{Asking, Identity, Quiet, answered, trouble_wait},
     queue::{JobQueue, worker_here},
     registry::{JobEntry, Registry},
-    store::{ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError},
+    store::{
+        ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError, Ties,
+    },
     time::Clock,
 };
 use std::{
@@ -132,15 +134,15 @@ impl Batch {
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
 
-    fn push(&mut self, job: &Claimed, promised: bool, verdict: Verdict) {
+    fn push(&mut self, job: &Claimed, ties: Ties, verdict: Verdict) {
         let &Claimed { id, lease, .. } = job;
         match verdict {
-            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, promised }),
+            Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, ties }),
             Verdict::Fail { outcome, error, next } => {
-                self.failures.push(Failure { id, lease, outcome, error, next });
+                self.failures.push(Failure { id, lease, outcome, error, next, ties });
             }
-            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at }),
-            Verdict::Release => self.releases.push(Release { id, lease }),
+            Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at, ties }),
+            Verdict::Release => self.releases.push(Release { id, lease, ties }),
             Verdict::Forget => {}
         }
     }
@@ -322,7 +324,7 @@ impl Core {
             let same = latest.filter(|entry| *entry.job_type == *job.job_type);
             latest = same.or_else(|| self.known.get(&job.job_type));
             let Some(entry) = latest.filter(|_| wish.claims()) else {
-                floor.outbox.push(&job, false, Verdict::Release);
+                floor.outbox.push(&job, job.ties, Verdict::Release);
                 given_back = true;
                 continue;
             };
@@ -397,7 +399,7 @@ impl Core {
             if !forgotten {
                 held.orders.take_last_news(&mut floor.outbox.notes);
             }
-            floor.outbox.push(job.job(), job.has_promised(), verdict);
+            floor.outbox.push(job.job(), job.ties(), verdict);
         }
         self.room.notify_one();
         if forgotten {
@@ -478,7 +480,7 @@ impl Core {
         for held in &stuck {
             held.orders.take_last_news(&mut floor.outbox.notes);
             let job = held.orders.job();
-            floor.outbox.push(job, false, Verdict::Release);
+            floor.outbox.push(job, job.ties, Verdict::Release);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);

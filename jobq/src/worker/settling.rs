@@ -4,7 +4,7 @@ use super::core::{Batch, Core, Stop, is_final, while_it_grows};
 use crate::{
     job::{AttemptOutcome, JobId, Lease},
     maintenance::{answered, trouble_wait},
-    store::{Answer, Completion, Failure, Next, Note, Release, Settled, Snooze, Store, StoreError},
+    store::{Answer, Completion, Failure, Next, Note, Release, Settled, Snooze, Store, StoreError, Ties},
     time::Millis,
 };
 use std::{
@@ -52,6 +52,7 @@ async fn write(core: &Core, batch: &Batch) {
 trait End: Clone + Send + 'static {
     fn id(&self) -> JobId;
     fn lease(&self) -> Lease;
+    fn ties(&self) -> Ties;
     /// The edge of this kind.
     fn store(store: &dyn Store, ends: Vec<Self>, now: Millis) -> Answer<'_, Vec<Settled>>;
 }
@@ -64,6 +65,9 @@ macro_rules! end {
             }
             fn lease(&self) -> Lease {
                 self.lease
+            }
+            fn ties(&self) -> Ties {
+                self.ties
             }
             fn store(store: &dyn Store, ends: Vec<Self>, now: Millis) -> Answer<'_, Vec<Settled>> {
                 store.$method(ends, now)
@@ -181,6 +185,7 @@ async fn refused<E: End>(core: &Core, end: &E, now: Millis) {
         outcome: AttemptOutcome::Failed,
         error,
         next: Next::Dead,
+        ties: end.ties(),
     };
     if !store_until_taken(core, &[failure], now, &core.counters.failed).await {
         tracing::error!(id = %end.id(), lease = end.lease(), "nor can that be stored; the job stays running until its worker is gone");

@@ -263,7 +263,7 @@ async fn complete_stores_the_result(g: &Ground) {
 
 async fn complete_without_a_result_stores_none(g: &Ground) {
     let job = g.running().await;
-    let ended = Completion { id: job.id, lease: 1, result: None, promised: true };
+    let ended = Completion { id: job.id, lease: 1, result: None, ties: jobq::store::Ties::ALL };
     assert_eq!(g.store.complete(vec![ended], NOW).await.unwrap(), [Settled::Applied]);
     assert_eq!(g.row(job.id).await.result, None);
 }

@@ -156,7 +156,8 @@ async fn a_second_result_of_one_lease_is_refused(g: &Ground) {
 async fn a_job_twice_in_one_batch_is_settled_once(g: &Ground) {
     let twice = [Settled::Applied, Settled::LeaseLost];
     let (id, lease) = running(g).await;
-    let ended = |result: &str| Completion { id, lease, result: Some(result.into()), promised: true };
+    let ended =
+        |result: &str| Completion { id, lease, result: Some(result.into()), ties: jobq::store::Ties::ALL };
     assert_eq!(g.store.complete(vec![ended("1"), ended("2")], NOW).await.unwrap(), twice);
     assert_eq!(g.row(id).await.result.as_deref(), Some("1"));
 
@@ -166,17 +167,20 @@ async fn a_job_twice_in_one_batch_is_settled_once(g: &Ground) {
     assert_eq!(g.state(id).await, JobState::Cancelled);
 
     let (id, lease) = running(g).await;
-    let ended = |run_at| Snooze { id, lease, run_at };
+    let ended = |run_at| Snooze { id, lease, run_at, ties: jobq::store::Ties::ALL };
     assert_eq!(g.store.snooze(vec![ended(FAR), ended(NOW)], NOW).await.unwrap(), twice);
     assert_eq!((g.row(id).await.attempts, g.row(id).await.run_at), (0, FAR));
 
     let (id, lease) = running(g).await;
-    let lost = |next| Rescue { id, lease, error: "lost".into(), next };
+    let lost = |next| Rescue { id, lease, error: "lost".into(), next, ties: jobq::store::Ties::ALL };
     assert_eq!(g.store.rescue(vec![lost(Next::Dead), lost(Next::At(NOW))], NOW).await.unwrap(), twice);
     assert_eq!(g.state(id).await, JobState::Dead);
 
     let (id, lease) = running(g).await;
-    let ended = vec![Release { id, lease }, Release { id, lease }];
+    let ended = vec![
+        Release { id, lease, ties: jobq::store::Ties::ALL },
+        Release { id, lease, ties: jobq::store::Ties::ALL },
+    ];
     assert_eq!(g.store.release(ended, NOW).await.unwrap(), twice);
     assert_eq!(g.row(id).await.attempts, 0);
 }
@@ -192,8 +196,12 @@ async fn one_bad_item_leaves_the_others_applied(g: &Ground) {
     type Settle = fn(&Ground, Vec<(JobId, Lease)>) -> Batch<'_>;
     let edges: [Settle; 5] = [
         |g, jobs| {
-            let ended =
-                jobs.into_iter().map(|(id, lease)| Completion { id, lease, result: None, promised: true });
+            let ended = jobs.into_iter().map(|(id, lease)| Completion {
+                id,
+                lease,
+                result: None,
+                ties: jobq::store::Ties::ALL,
+            });
             g.store.complete(ended.collect(), NOW + 1)
         },
         |g, jobs| {
@@ -201,15 +209,27 @@ async fn one_bad_item_leaves_the_others_applied(g: &Ground) {
             g.store.fail(ended.collect(), NOW + 1)
         },
         |g, jobs| {
-            let ended = jobs.into_iter().map(|(id, lease)| Snooze { id, lease, run_at: FAR });
+            let ended = jobs.into_iter().map(|(id, lease)| Snooze {
+                id,
+                lease,
+                run_at: FAR,
+                ties: jobq::store::Ties::ALL,
+            });
             g.store.snooze(ended.collect(), NOW + 1)
         },
         |g, jobs| {
-            let ended = jobs.into_iter().map(|(id, lease)| Release { id, lease });
+            let ended =
+                jobs.into_iter().map(|(id, lease)| Release { id, lease, ties: jobq::store::Ties::ALL });
             g.store.release(ended.collect(), NOW + 1)
         },
         |g, jobs| {
-            let lost = |(id, lease)| Rescue { id, lease, error: "lost".into(), next: Next::Dead };
+            let lost = |(id, lease)| Rescue {
+                id,
+                lease,
+                error: "lost".into(),
+                next: Next::Dead,
+                ties: jobq::store::Ties::ALL,
+            };
             g.store.rescue(jobs.into_iter().map(lost).collect(), NOW + 1)
         },
     ];

@@ -204,7 +204,8 @@ impl Ground {
     }
 
     pub async fn complete(&self, id: JobId, lease: Lease, now: Millis) -> Settled {
-        let ended = Completion { id, lease, result: Some(r#"{"sent":true}"#.into()), promised: true };
+        let ended =
+            Completion { id, lease, result: Some(r#"{"sent":true}"#.into()), ties: jobq::store::Ties::ALL };
         self.store.complete(vec![ended], now).await.unwrap()[0]
     }
 
@@ -213,15 +214,19 @@ impl Ground {
     }
 
     pub async fn snooze(&self, id: JobId, lease: Lease, run_at: Millis, now: Millis) -> Settled {
-        self.store.snooze(vec![Snooze { id, lease, run_at }], now).await.unwrap()[0]
+        self.store
+            .snooze(vec![Snooze { id, lease, run_at, ties: jobq::store::Ties::ALL }], now)
+            .await
+            .unwrap()[0]
     }
 
     pub async fn release(&self, id: JobId, lease: Lease, now: Millis) -> Settled {
-        self.store.release(vec![Release { id, lease }], now).await.unwrap()[0]
+        self.store.release(vec![Release { id, lease, ties: jobq::store::Ties::ALL }], now).await.unwrap()[0]
     }
 
     pub async fn rescue(&self, id: JobId, lease: Lease, next: Next, now: Millis) -> Settled {
-        let lost = Rescue { id, lease, error: "the worker was lost".into(), next };
+        let lost =
+            Rescue { id, lease, error: "the worker was lost".into(), next, ties: jobq::store::Ties::ALL };
         self.store.rescue(vec![lost], now).await.unwrap()[0]
     }
 
@@ -343,7 +348,14 @@ fn keepsake(state: JobState) -> NewJob {
 }
 
 pub fn failure(id: JobId, lease: Lease, next: Next) -> Failure {
-    Failure { id, lease, outcome: AttemptOutcome::Failed, error: "no such host".into(), next }
+    Failure {
+        id,
+        lease,
+        outcome: AttemptOutcome::Failed,
+        error: "no such host".into(),
+        next,
+        ties: jobq::store::Ties::ALL,
+    }
 }
 
 /// What a job says of itself: these lines, at `NOW`.

@@ -4,7 +4,7 @@ use super::{ground::*, on_every_store};
 use jobq::{
     job::NewJob,
     state::JobState,
-    store::{Completion, Next, Outcome, Settled},
+    store::{Completion, Next, Outcome, Settled, Ties},
 };
 
 on_every_store![
@@ -61,7 +61,7 @@ async fn an_outcome_begins_anew_with_a_retry(g: &Ground) {
 
 async fn a_result_without_a_value_is_none(g: &Ground) {
     let job = g.running().await;
-    let ended = Completion { id: job.id, lease: job.lease, result: None, promised: false };
+    let ended = Completion { id: job.id, lease: job.lease, result: None, ties: Ties::NONE };
     assert_eq!(g.store.complete(vec![ended], NOW).await.unwrap(), [Settled::Applied]);
     let outcome = g.store.outcomes(vec![job.id]).await.unwrap().remove(0).unwrap();
     assert_eq!((outcome.state, outcome.result), (JobState::Completed, None));

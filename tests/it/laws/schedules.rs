@@ -7,7 +7,7 @@ use jobq::{
     state::JobState,
     store::{
         Claim, Completion, DueSchedules, NewSchedule, ScheduleRow, Source, StoreError, TICKS_KEPT, Tick,
-        TickRow, Ticked, Turn,
+        TickRow, Ticked, Ties, Turn,
     },
     time::Millis,
 };
@@ -225,7 +225,7 @@ async fn a_tick_is_skipped_and_counted_while_an_earlier_job_is_live(g: &Ground) 
     let skipped = [3, 2].map(|n| TickRow { at: NOW + n * MINUTE, job: None });
     assert_eq!(g.store.ticks("s".into()).await.unwrap()[..2], skipped);
 
-    let ended = Completion { id: first, lease: claimed.lease, result: None, promised: false };
+    let ended = Completion { id: first, lease: claimed.lease, result: None, ties: Ties::NONE };
     g.store.complete(vec![ended], NOW + 3 * MINUTE).await.unwrap();
     let second = enqueued(tick_now(g, Overlap::Skip).await);
     assert_ne!(second, first);

@@ -72,7 +72,12 @@ async fn payloads_are_kept_byte_for_byte(g: &Ground) {
 async fn results_are_kept_byte_for_byte(g: &Ground) {
     for result in json() {
         let job = g.running().await;
-        let ended = Completion { id: job.id, lease: job.lease, result: Some(result.clone()), promised: true };
+        let ended = Completion {
+            id: job.id,
+            lease: job.lease,
+            result: Some(result.clone()),
+            ties: jobq::store::Ties::ALL,
+        };
         g.store.complete(vec![ended], NOW).await.unwrap();
         assert_eq!(g.row(job.id).await.result, Some(result));
     }
@@ -158,7 +163,13 @@ async fn stored(g: &Ground, error: &str) -> String {
     let ended = Failure { error: error.into(), ..failure(job.id, job.lease, Next::Dead) };
     g.store.fail(vec![ended], NOW).await.unwrap();
     let lost = g.running().await;
-    let rescue = Rescue { id: lost.id, lease: lost.lease, error: error.into(), next: Next::Dead };
+    let rescue = Rescue {
+        id: lost.id,
+        lease: lost.lease,
+        error: error.into(),
+        next: Next::Dead,
+        ties: jobq::store::Ties::ALL,
+    };
     g.store.rescue(vec![rescue], NOW).await.unwrap();
     let texts = async |id: JobId| {
         let (row, attempts) = (g.row(id).await, g.attempts(id).await);

@@ -108,6 +108,7 @@ async fn running_shows_what_the_workers_hold(g: &Ground) {
         attempt: 1,
         max_attempts: 7,
         backoff,
+        ties: jobq::store::Ties::NONE,
     };
     for workers in [vec![g.worker], vec![WorkerId(i64::MAX), g.worker]] {
         assert_eq!(g.store.running(workers).await.unwrap(), std::slice::from_ref(&expected));
@@ -139,6 +140,7 @@ async fn a_rescued_batch_is_answered_in_order(g: &Ground) {
         lease,
         error: "lost".into(),
         next: Next::Dead,
+        ties: jobq::store::Ties::ALL,
     };
     let batch = vec![lost(&held[2], 1), lost(&held[0], 9), lost(&held[1], 1)];
     let answers = g.store.rescue(batch, NOW + 1).await.unwrap();

@@ -418,7 +418,7 @@ async fn settle(
         Way::Complete => {
             let ended = |(id, lease, end): (_, _, Ended)| {
                 let result = end.next.map(|delay| delay.to_string());
-                Completion { id, lease, result, promised: true }
+                Completion { id, lease, result, ties: jobq::store::Ties::ALL }
             };
             store.complete(batch.map(ended).collect(), now).await
         }
@@ -426,22 +426,41 @@ async fn settle(
             let ended = |(id, lease, end): (_, _, Ended)| {
                 let cancelled = end.outcome == jobq::job::AttemptOutcome::Cancelled;
                 let next = if cancelled { Next::Cancelled } else { next(end) };
-                Failure { id, lease, outcome: end.outcome, error: end.text.into(), next }
+                Failure {
+                    id,
+                    lease,
+                    outcome: end.outcome,
+                    error: end.text.into(),
+                    next,
+                    ties: jobq::store::Ties::ALL,
+                }
             };
             store.fail(batch.map(ended).collect(), now).await
         }
         Way::Snooze => {
-            let ended =
-                |(id, lease, end): (_, _, Ended)| Snooze { id, lease, run_at: now + end.next.unwrap_or(0) };
+            let ended = |(id, lease, end): (_, _, Ended)| Snooze {
+                id,
+                lease,
+                run_at: now + end.next.unwrap_or(0),
+                ties: jobq::store::Ties::ALL,
+            };
             store.snooze(batch.map(ended).collect(), now).await
         }
-        Way::Release => store.release(batch.map(|(id, lease, _)| Release { id, lease }).collect(), now).await,
+        Way::Release => {
+            store
+                .release(
+                    batch.map(|(id, lease, _)| Release { id, lease, ties: jobq::store::Ties::ALL }).collect(),
+                    now,
+                )
+                .await
+        }
         Way::Rescue => {
             let ended = |(id, lease, end): (_, _, Ended)| Rescue {
                 id,
                 lease,
                 error: end.text.into(),
                 next: next(end),
+                ties: jobq::store::Ties::ALL,
             };
             store.rescue(batch.map(ended).collect(), now).await
         }

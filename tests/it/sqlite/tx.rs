@@ -3,7 +3,7 @@
 use super::*;
 use jobq::{
     MemoryStore, Tx,
-    store::{Promise, Promised, Release, Rescue, Retention, Snooze},
+    store::{Promise, Promised, Release, Rescue, Retention, Snooze, Ties},
 };
 use sqlx::{Acquire, Connection, SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};
 
@@ -401,15 +401,15 @@ async fn a_promise_counts_from_its_commit_on_and_whatever_is_said_then_completes
         if way == 5 {
             assert_eq!(soon(site.store.cancel(vec![job.id], T0)).await.unwrap(), [Acted::Asked]);
         }
-        let (id, lease) = (job.id, job.lease);
+        let (id, lease, ties) = (job.id, job.lease, Ties::NONE);
         let settled = match way {
-            0 => site.store.complete(vec![Completion { promised: true, ..completion(job) }], T0 + 5),
+            0 => site.store.complete(vec![Completion { ties: Ties::ALL, ..completion(job) }], T0 + 5),
             1 => site.store.fail(vec![failure(job, Next::Dead)], T0 + 5),
-            2 => site.store.snooze(vec![Snooze { id, lease, run_at: T0 + HOUR }], T0 + 5),
-            3 => site.store.release(vec![Release { id, lease }], T0 + 5),
+            2 => site.store.snooze(vec![Snooze { id, lease, run_at: T0 + HOUR, ties }], T0 + 5),
+            3 => site.store.release(vec![Release { id, lease, ties }], T0 + 5),
             _ => {
                 let error = "worker lost".into();
-                site.store.rescue(vec![Rescue { id, lease, error, next: Next::At(T0) }], T0 + 5)
+                site.store.rescue(vec![Rescue { id, lease, error, next: Next::At(T0), ties }], T0 + 5)
             }
         };
         assert_eq!(soon(settled).await.unwrap(), [Settled::Applied], "way {way}");
@@ -443,7 +443,7 @@ async fn a_promise_that_is_rolled_back_never_was_and_can_be_made_again_but_not_t
     let mut again = pool.begin().await.unwrap();
     assert_eq!(complete_in(&site, &mut again, &held[0]).await, Promised::Twice);
     again.rollback().await.unwrap();
-    let released = Release { id: held[0].id, lease: 1 };
+    let released = Release { id: held[0].id, lease: 1, ties: Ties::NONE };
     assert_eq!(soon(site.store.release(vec![released], T0)).await.unwrap(), [Settled::Applied]);
     assert_eq!(state(&site.store, held[0].id).await, Some(JobState::Completed));
     site.is_well().await;

@@ -33,18 +33,29 @@ async fn every_edge_into_pending_answers_a_standing_claim() {
             "run_now" => drop(soon(store.run_now(vec![id], T0)).await.unwrap()),
             "fail" => drop(soon(store.fail(vec![failure(&held.unwrap(), Next::At(T0))], T0)).await.unwrap()),
             "snooze and promote" => {
-                let snooze = jobq::store::Snooze { id, lease, run_at: T0 + HOUR };
+                let snooze =
+                    jobq::store::Snooze { id, lease, run_at: T0 + HOUR, ties: jobq::store::Ties::ALL };
                 soon(store.snooze(vec![snooze], T0)).await.unwrap();
                 assert_eq!(soon(store.promote(10, T0 + HOUR - 1)).await.unwrap(), 0);
                 assert!(!wish.is_finished());
                 assert_eq!(soon(store.promote(10, T0 + HOUR)).await.unwrap(), 1);
             }
-            "release" => {
-                drop(soon(store.release(vec![jobq::store::Release { id, lease }], T0)).await.unwrap())
-            }
+            "release" => drop(
+                soon(
+                    store.release(vec![jobq::store::Release { id, lease, ties: jobq::store::Ties::ALL }], T0),
+                )
+                .await
+                .unwrap(),
+            ),
             "rescue" => {
                 let error = "worker lost".into();
-                let rescue = jobq::store::Rescue { id, lease, error, next: Next::At(T0) };
+                let rescue = jobq::store::Rescue {
+                    id,
+                    lease,
+                    error,
+                    next: Next::At(T0),
+                    ties: jobq::store::Ties::ALL,
+                };
                 soon(store.rescue(vec![rescue], T0)).await.unwrap();
             }
             _ => {
@@ -117,7 +128,7 @@ async fn a_dropped_claim_gives_back_what_it_was_given() {
         } else {
             drop(soon(wish).await);
             let row = site.store.get(id).await.unwrap().unwrap();
-            let taken = jobq::store::Release { id, lease: row.lease };
+            let taken = jobq::store::Release { id, lease: row.lease, ties: jobq::store::Ties::ALL };
             soon(site.store.release(vec![taken], T0)).await.unwrap();
         }
         let again = soon(site.store.claim(standing(worker, &["a"], 5), T0)).await.unwrap();

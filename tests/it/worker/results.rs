@@ -7,7 +7,7 @@ use jobq::{
     enqueue::JobHandle,
     job::NewJob,
     prelude::*,
-    store::{Claim, ClaimSet, Completion, NewWorker, Retention, Store},
+    store::{Claim, ClaimSet, Completion, NewWorker, Retention, Store, Ties},
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -183,7 +183,7 @@ async fn a_stored_result_of_another_build_is_an_error_that_says_so() {
     let claim = Claim { worker, set: Arc::new(set), limit: 1, standing: false };
     let lease = g.memory.claim(claim, 1).await.unwrap()[0].lease;
     let result = Some(r#""seven""#.into());
-    let end = Completion { id: handle.id(), lease, result, promised: false };
+    let end = Completion { id: handle.id(), lease, result, ties: Ties::NONE };
     g.memory.complete(vec![end], 1).await.unwrap();
     let error = ended("the end", &handle).await.unwrap_err();
     assert!(matches!(error, WaitError::Undecodable { .. }), "{error}");

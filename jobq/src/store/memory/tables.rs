@@ -10,7 +10,7 @@ use crate::{
     store::{
         Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
         Landed, Life, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, StoreError, Subscribed, WorkerRow,
+        Settled, Snooze, StoreError, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -278,9 +278,9 @@ impl Tables {
 
     /// Releases what was claimed for somebody who no longer listens.
     pub(super) fn give_back(&mut self, undelivered: &[Claimed]) {
-        for &Claimed { id, lease, .. } in undelivered {
+        for &Claimed { id, lease, ties, .. } in undelivered {
             let now = self.find(id).map_or(0, |job| job.updated_at);
-            self.release(Release { id, lease }, now);
+            self.release(Release { id, lease, ties }, now);
         }
     }
 
@@ -736,6 +736,7 @@ fn claimed(job: &JobRow) -> Claimed {
         run_at: job.run_at,
         timeout: job.timeout,
         backoff: job.backoff,
+        ties: Ties::NONE,
     }
 }
 
@@ -748,6 +749,7 @@ fn running(job: &JobRow) -> Option<Running> {
         attempt: job.attempts,
         max_attempts: job.max_attempts,
         backoff: job.backoff,
+        ties: Ties::NONE,
     })
 }
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     job::{AttemptOutcome, JobId, Lease, MAX_ERROR, OUTPUTS_KEPT, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, Completion, NewWorker, Next, Note, Pause, Paused, Retention, Settled},
+    store::{Acted, Completion, NewWorker, Next, Note, Pause, Paused, Retention, Settled, Ties},
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -76,6 +76,7 @@ pub(super) struct Leave {
     pub(super) error: Option<String>,
     /// `None`: due as before.
     pub(super) next: Option<Next>,
+    pub(super) ties: Ties,
 }
 
 /// One statement per act; see the files.
@@ -172,7 +173,8 @@ impl Desk {
                 || update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now]);
             let applied = self.is_ours(end.id) && self.with_or_without_key(end.id, now, &mut complete)? == 1;
             self.touched |= applied;
-            if applied && end.promised {
+            self.stirred |= applied && end.ties.limited;
+            if applied && end.ties.promised {
                 self.execute(sql!("forget_promise"), [end.id.row()])?;
                 self.wishes = None;
             }
@@ -224,7 +226,7 @@ impl Desk {
             self.wishes = None;
         }
         self.forget(id, lease)?;
-        self.stirred |= state == JobState::Pending;
+        self.stirred |= state == JobState::Pending || end.ties.limited;
         self.touched = true;
         Ok(Settled::Applied)
     }
@@ -235,7 +237,7 @@ impl Desk {
         let mut look = self.db.prepare_cached(sql!("promised"))?;
         let result = look.query_row(params![id.row(), lease], |row| text(row, 0)).optional()?.flatten();
         drop(look);
-        let kept = Completion { id, lease, result, promised: true };
+        let kept = Completion { id, lease, result, ties: Ties { promised: true, ..end.ties } };
         let settled = self.complete(&[kept], now)?;
         Ok(settled.first().copied().unwrap_or(Settled::Gone))
     }

@@ -169,6 +169,7 @@ pub(super) fn give_back(to_writer: &Sender<Message>, jobs: Vec<Claimed>, now: Mi
             outcome: AttemptOutcome::Released,
             error: None,
             next: None,
+            ties: job.ties,
         })
         .collect();
     if !leaves.is_empty() {

@@ -14,7 +14,7 @@ use crate::{
     state::{JobState, StateSet},
     store::{
         Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Promise, Retention, Running, StoreError,
-        Subscribed, WorkerRow,
+        Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -300,6 +300,7 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
                 attempt: row.get(5)?,
                 max_attempts: row.get(6)?,
                 backoff: backoff(text(row, 7)?),
+                ties: Ties::NONE,
             })
         })?;
         found.extend(rows.collect::<Result<Vec<_>, _>>()?);

@@ -3,7 +3,7 @@
 use super::{Desk, backoff, sql, text, timeout};
 use crate::{
     job::JobId,
-    store::{ClaimSet, Claimed, Paused},
+    store::{ClaimSet, Claimed, Paused, Ties},
     time::Millis,
 };
 use rusqlite::{Connection, Row, params};
@@ -135,6 +135,7 @@ impl Lanes {
             timeout: got.get::<_, Option<i64>>(7)?.map(timeout),
             backoff: backoff(text(got, 8)?),
             payload: text(got, 9)?.unwrap_or_default(),
+            ties: Ties::NONE,
         })
     }
 }
