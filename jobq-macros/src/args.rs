@@ -34,6 +34,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("timeout", "timeout = \"30s\""),
     ("backoff", "backoff = fixed(\"30s\")"),
     ("unique", "unique(key = \"{user_id}\", within = \"1h\")"),
+    ("on_dead", "on_dead = tell_ops"),
     ("label", "label = \"Welcome mail to {email}\""),
     ("on", "on = UserRegistered"),
     ("cron", "cron = \"30 2 * * *\""),
@@ -67,6 +68,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("every", "cron"),
     ("timezone", "tz"),
     ("time_zone", "tz"),
+    ("on_failure", "on_dead"),
 ];
 
 /// The options as written, each checked.
@@ -82,6 +84,7 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<Timeout>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) unique: Option<Unique>,
+    pub(crate) on_dead: Option<Path>,
     pub(crate) label: Option<LitStr>,
     pub(crate) retain: Option<Duration>,
     pub(crate) on: Vec<On>,
@@ -110,6 +113,7 @@ impl Options {
             timeout: None,
             backoff: None,
             unique: None,
+            on_dead: None,
             label: None,
             retain: None,
             on: Vec::new(),
@@ -185,6 +189,7 @@ impl Options {
             "max_attempts" => self.max_attempts = Some(max_attempts(input, example)?),
             "timeout" => self.timeout = Some(timeout(input, example)?),
             "backoff" => self.backoff = Some(Backoff::read(input)?),
+            "on_dead" => self.on_dead = Some(or_else_say(input, example, Path::parse_mod_style)?),
             "label" => self.label = Some(text(input, example)?),
             "cron" | "tz" | "catch_up" | "overlap" => self.cron.read(name, word, example, input)?,
             "retain" => self.retain = Some(retain(input, example)?),

@@ -49,6 +49,7 @@ impl<'a> Expansion<'a> {
         check_aliases(&options.aliases, &job_type, mistakes);
         check_container(options, item, mistakes);
         check_whole_key(options, item, mistakes);
+        check_on_dead(options.on_dead.as_ref(), &item.name, mistakes);
         let mut pattern = |text, what| pattern_tokens(text, what, item, &private, mistakes);
         let label = options.label.as_ref().and_then(|label| pattern(label, "label"));
         let unique_key = options.unique.as_ref().and_then(|unique| unique.key.as_ref());
@@ -264,6 +265,13 @@ impl<'a> Expansion<'a> {
         let (name, aliases, blocking) = (&item.name, &options.aliases, options.blocking);
         let function = name.unraw().to_string();
         let backoff = backoff_tokens(options.backoff.as_ref(), private);
+        let on_dead = match &options.on_dead {
+            None => quote!(#private::None),
+            Some(path) => {
+                let here = at(private, path.span());
+                quote_spanned!(path.span()=> #private::Some(#here::on_dead(&#path)))
+            }
+        };
         let data = item.params.iter().filter_map(|param| {
             let lent = &param.lent;
             param.kind.is_data().then(|| quote!(#private::DataNeed::of::<#lent>()))
@@ -290,6 +298,7 @@ impl<'a> Expansion<'a> {
                         defaults: <#payload as #private::Job>::DEFAULTS,
                         backoff: #backoff,
                         blocking: #blocking,
+                        on_dead: #on_dead,
                         data: &[#(#data),*],
                         on: &[#(#on),*],
                         cron: #cron,
@@ -426,6 +435,16 @@ fn cron_tokens(pattern: &LitStr, cron: &Cron, payload: &Ident, private: &TokenSt
             overlap: #private::Overlap::#overlap,
             payload: || #private::encode(&<#payload as #private::Job>::from_args(())),
         })
+    }
+}
+
+/// A job that is told of its own death would be enqueued again for ever.
+fn check_on_dead(on_dead: Option<&syn::Path>, function: &Ident, mistakes: &mut Mistakes) {
+    if let Some(path) = on_dead
+        && path.is_ident(function)
+    {
+        mistakes
+            .at(path, "a job can't be its own `on_dead`: each death of it would enqueue it anew, for ever");
     }
 }
 

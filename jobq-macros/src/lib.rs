@@ -86,6 +86,7 @@ use quote::ToTokens;
 /// | [`timeout`](#timeout) | a duration for one attempt, or `"none"` | the worker's default |
 /// | [`backoff`](#backoff) | the wait between attempts | 10, 20, 40 s … 1 h, each ± 15 % |
 /// | [`unique`](#unique) | alone, or with `(key = "{field}", …)`: at most one live job per key | not unique |
+/// | [`on_dead`](#on_dead) | the job function that is told of dead jobs | none |
 /// | [`label`](#label) | a title for people | none |
 /// | [`on`](#on) | an event that enqueues it | none |
 /// | [`cron`](#cron-tz-catch_up-overlap) | the times at which it is enqueued | none |
@@ -199,6 +200,22 @@ use quote::ToTokens;
 ///
 /// let job = SendDigest { user_id: 42, email: "ada@example.org".into() };
 /// assert_eq!(job.unique_key().unwrap(), "42");
+/// ```
+///
+/// ### `on_dead`
+/// The path of another job function, whose one payload parameter is a `DeadJob`. It is enqueued as a job of its own, with
+/// the options of its own type, in the very commit by which a job of this type becomes dead; once for each death.
+/// ```
+/// # use jobq::prelude::*;
+/// #[job(on_dead = tell_ops)]
+/// async fn import_feed(url: String) -> Result<(), JobError> {
+///     Err(JobError::dead(format!("{url} is gone")))
+/// }
+///
+/// #[job(queue = "ops", label = "{dead}")]
+/// async fn tell_ops(dead: DeadJob) {
+///     println!("{} is dead: {}", dead.job_type, dead.error);
+/// }
 /// ```
 ///
 /// ### `label`

@@ -104,6 +104,12 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
     }
 }
 
+/// The job that the end of another one brings with it, with the options of its type, but never unique: it is one for
+/// each end, whatever is there already.
+pub(crate) fn brought<J: Job>(job: &J, max_attempts: u32) -> Result<NewJob, EnqueueError> {
+    fill(&Options::never_unique().template_of(J::TYPE, &J::DEFAULTS, max_attempts, 0)?, job)
+}
+
 pub(crate) async fn store(
     queue: &JobQueue,
     mut jobs: Vec<NewJob>,

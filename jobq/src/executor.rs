@@ -22,6 +22,7 @@ use std::{
 use tokio::sync::oneshot;
 use tracing::Span;
 
+pub(crate) mod following;
 mod threads;
 use threads::Threads;
 

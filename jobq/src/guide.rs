@@ -2,6 +2,8 @@
 
 #[doc = include_str!("guide/context.md")]
 pub mod context {}
+#[doc = include_str!("guide/outcomes.md")]
+pub mod outcomes {}
 #[doc = include_str!("guide/results.md")]
 pub mod results {}
 #[doc = include_str!("guide/stopping.md")]

@@ -512,6 +512,33 @@ fn without_secrets<S: serde::Serializer>(payload: &str, to: S) -> Result<S::Ok, 
     redacted(payload).serialize(to)
 }
 
+/// A job that has become dead, as its type's `on_dead` function is given it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeadJob {
+    /// Its name.
+    pub id: JobId,
+    /// The stored name of its function.
+    pub job_type: String,
+    /// The lane of work.
+    pub queue: String,
+    /// What it was enqueued with, without its `#[secret]` parameters; `None` where that is no JSON, or so large that it
+    /// and the rest don't fit into a payload.
+    pub payload: Option<serde_json::Value>,
+    /// Why the last attempt failed.
+    pub error: String,
+    /// Counted starts since it was enqueued or retried by a person.
+    pub attempts: u32,
+}
+
+/// `mail 0198… is dead after 3 attempts: no such host`
+impl fmt::Display for DeadJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, job_type, error, attempts, .. } = self;
+        let plural = if *attempts == 1 { "" } else { "s" };
+        write!(f, "{job_type} {id} is dead after {attempts} attempt{plural}: {error}")
+    }
+}
+
 pub(crate) fn rfc3339<S: serde::Serializer>(at: &Millis, to: S) -> Result<S::Ok, S::Error> {
     date(*at).serialize(to)
 }

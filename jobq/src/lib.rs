@@ -87,8 +87,8 @@ pub use enqueue::{
 pub use enqueue::{Schedule, ScheduleError};
 pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
 pub use job::{
-    Attempt, AttemptOutcome, CompletionRolledBack, Fields, Job, JobError, JobField, JobId, JobRow, KeyScope,
-    LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
+    Attempt, AttemptOutcome, CompletionRolledBack, DeadJob, Fields, Job, JobError, JobField, JobId, JobRow,
+    KeyScope, LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
 };
 pub use queue::{
     JobQueue, JobQueueOptions, NoQueue, OutputPages, Pages, Pausing, QueueError, Wait, WaitError, spawn,
@@ -116,7 +116,7 @@ pub mod prelude {
         context::JobContext,
         enqueue::{EnqueueExt, JobFn},
         event::Event,
-        job::{Job, JobError, OnConflict, Timeout, Unique, Until},
+        job::{DeadJob, Job, JobError, OnConflict, Timeout, Unique, Until},
         queue::JobQueue,
         retry::Backoff,
         state::JobState,

@@ -4,15 +4,15 @@
 //! comes again; it never touches the other sweeps or the worker's loop.
 
 use crate::{
-    executor::{Ending, Terms, Verdict, caught, verdict},
-    job::WorkerId,
-    registry::{BackoffPolicy, Registry},
+    executor::{Ending, Terms, Verdict, caught, following, verdict},
+    job::{JobId, NewJob, WorkerId},
+    registry::{BackoffPolicy, JobEntry, Registry},
     retry::Backoff,
     store::{ClaimSet, Life, NewWorker, Next, Rescue, Retention, Running, Store, StoreError, WorkerRow},
     time::{Clock, NEVER, millis},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::{Future, poll_fn},
     pin::Pin,
     sync::{
@@ -314,6 +314,10 @@ pub(crate) struct RollCall {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) liveness: Liveness,
+    /// Of the jobs that are enqueued here, where their type says nothing.
+    pub(crate) max_attempts: u32,
+    /// Lost workers some of whose jobs were left to others.
+    pub(crate) left: HashSet<WorkerId>,
 }
 
 impl Sweep for RollCall {
@@ -339,6 +343,7 @@ impl RollCall {
         let mine = self.identity.all();
         workers.retain(|worker| !mine.contains(&worker.id));
         let lost = self.liveness.lost(&workers, self.clock.steady());
+        self.left.retain(|left| lost.contains(left));
         workers.retain(|worker| lost.contains(&worker.id));
         // One worker whose jobs can't be rescued holds up no other.
         let mut failed = None;
@@ -349,7 +354,7 @@ impl RollCall {
     }
 
     /// The jobs first and then the burial, so that a rescuer that dies in between leaves a worker to be found again.
-    async fn rescue_from(&self, worker: &WorkerRow) -> Result<(), StoreError> {
+    async fn rescue_from(&mut self, worker: &WorkerRow) -> Result<(), StoreError> {
         let how = match worker.life {
             Life::Gone => "its process is gone".to_owned(),
             _ => format!("no beat for {:?}", self.liveness.timeout),
@@ -357,18 +362,40 @@ impl RollCall {
         let text = format!("worker lost: {} on {} (process {}): {how}", worker.id, worker.host, worker.pid);
         let running = self.store.running(vec![worker.id]).await?;
         let spread = if running.len() > 1 { APART } else { Duration::ZERO };
+        let mut rescued = 0;
         for some in running.chunks(ROWS_PER_COMMIT) {
-            let rescues = some.iter().filter_map(|job| self.rescue(job, &text, spread)).collect();
+            let mut rescues = Vec::with_capacity(some.len());
+            for job in some {
+                rescues.extend(self.rescue(job, &text, spread).await?);
+            }
+            rescued += rescues.len();
             // Another rescuer may have been quicker with some: then these are in good hands.
             let _settled = self.store.rescue(rescues, self.clock.now()).await?;
         }
+        let left = running.len() - rescued;
+        if left > 0 && !self.left.insert(worker.id) && rescued == 0 {
+            return Ok(());
+        }
         self.store.bury(vec![worker.id], self.clock.now()).await?;
-        tracing::warn!(worker = %worker.id, host = worker.host, pid = worker.pid, how, jobs = running.len(), "a worker was lost, its jobs are rescued");
+        tracing::warn!(worker = %worker.id, host = worker.host, pid = worker.pid, how, jobs = rescued, "a worker was lost, its jobs are rescued");
+        if left > 0 {
+            tracing::warn!(worker = %worker.id, jobs = left, "last attempts of types that are not linked here were lost with a worker; a program that has them has to end these jobs");
+        }
         Ok(())
     }
 
-    fn rescue(&self, job: &Running, text: &str, spread: Duration) -> Option<Rescue> {
+    /// How this job is rescued. `None`: that is left to others. Where the last attempt was lost, somebody may have to be
+    /// told of the dead job, and only a process that has the type linked knows whom.
+    async fn rescue(
+        &self,
+        job: &Running,
+        text: &str,
+        spread: Duration,
+    ) -> Result<Option<Rescue>, StoreError> {
         let entry = Registry::linked().ok().and_then(|linked| linked.get(&job.job_type));
+        if entry.is_none() && job.attempt >= job.max_attempts {
+            return Ok(None);
+        }
         let terms = Terms {
             attempt: job.attempt,
             max_attempts: job.max_attempts,
@@ -378,12 +405,14 @@ impl RollCall {
         let now = self.clock.now();
         let (error, next) = match verdict(Ending::Lost(text.to_owned()), &terms, now, fastrand::f64()) {
             Verdict::Fail { error, next, .. } => (error, next),
-            _ => return None,
+            _ => return Ok(None),
         };
+        let mut on_dead = None;
         let next = match next {
             Next::Dead => {
                 let (id, job_type, attempt) = (job.id, &job.job_type, job.attempt);
                 tracing::error!(%id, job_type, attempt, error, "the last attempt was lost with its worker; the job is dead");
+                on_dead = self.on_dead(entry, id, &error).await?;
                 Next::Dead
             }
             Next::At(at) if at > now => next,
@@ -392,7 +421,19 @@ impl RollCall {
             }
             next => next,
         };
-        Some(Rescue { id: job.id, lease: job.lease, error, next, ties: job.ties })
+        Ok(Some(Rescue { id: job.id, lease: job.lease, error, next, ties: job.ties, on_dead }))
+    }
+
+    /// The job that tells of this one's death, where its type wants that.
+    async fn on_dead(
+        &self,
+        entry: Option<&JobEntry>,
+        id: JobId,
+        error: &str,
+    ) -> Result<Option<Box<NewJob>>, StoreError> {
+        let Some(entry) = entry.filter(|entry| entry.on_dead.is_some()) else { return Ok(None) };
+        let Some(row) = self.store.get(id).await? else { return Ok(None) };
+        Ok(following::on_dead(entry, self.max_attempts, || following::dying_row(row, error)))
     }
 }
 

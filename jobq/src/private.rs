@@ -5,7 +5,7 @@ pub use crate::{
     enqueue::{Call, CallJob},
     event::Event,
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
-    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, Subscription, check, decode},
+    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, OnDead, Subscription, check, decode},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
     secret,
@@ -18,14 +18,15 @@ pub use std::{
     file,
     fmt::{self, Debug, Formatter},
     format, line, module_path,
-    option::Option::{self, Some},
+    option::Option::{self, None, Some},
     result::Result::{self, Ok},
     string::String,
     time::Duration,
 };
 
 use crate::{
-    job::Return,
+    enqueue::{EnqueueError, JobFn, brought},
+    job::{DeadJob, NewJob, Return},
     registry::MapFn,
     secret::{Fields, shown as field_shown},
 };
@@ -70,6 +71,32 @@ pub fn lend<T: Any>(data: &DataMap) -> Result<&T, JobError> {
 /// As [`lend`].
 pub fn lend_clone<T: Any + Clone>(data: &DataMap) -> Result<T, JobError> {
     lend(data).cloned()
+}
+
+/// The `on_dead` of a job type.
+pub const fn on_dead<Params, F: TellsOfTheDead<Params>>(_: &F) -> OnDead {
+    assert!(F::Job::SECRETS.is_empty(), "the `on_dead` of a job has no secrets: what it is told holds none");
+    OnDead { job_type: F::Job::TYPE, job: telling::<F::Job> }
+}
+
+/// A job function that takes a dead job and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "this can't be the `on_dead` of a job",
+    label = "a job function whose one payload parameter is a `DeadJob` is expected here",
+    note = "write it as `#[job] async fn tell_ops(dead: DeadJob) {{ … }}`; it may take a context and data as well"
+)]
+pub trait TellsOfTheDead<Params>: JobFn<Params, Job: Job<Args = DeadJob>> {}
+
+#[diagnostic::do_not_recommend]
+impl<Params, F: JobFn<Params, Job: Job<Args = DeadJob>>> TellsOfTheDead<Params> for F {}
+
+fn telling<J: Job<Args = DeadJob>>(dead: DeadJob, max_attempts: u32) -> Result<NewJob, String> {
+    let without = DeadJob { payload: Option::None, ..dead.clone() };
+    match brought(&J::from_args(dead), max_attempts) {
+        Err(EnqueueError::TooLarge { .. }) => brought(&J::from_args(without), max_attempts),
+        job => job,
+    }
+    .map_err(|error| error.to_string())
 }
 
 /// That a job follows from `E`, with these payloads.

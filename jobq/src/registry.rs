@@ -2,7 +2,7 @@
 
 use crate::{
     context::JobContext,
-    job::{Defaults, Job, JobError},
+    job::{DeadJob, Defaults, Job, JobError, NewJob},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
     secret::discreet,
@@ -30,6 +30,8 @@ pub struct JobEntry {
     pub backoff: BackoffPolicy,
     /// Whether it runs on a thread of its own.
     pub blocking: bool,
+    /// What is enqueued when a job of it is dead.
+    pub on_dead: Option<OnDead>,
     /// The `#[data]` parameters.
     pub data: &'static [DataNeed],
     /// The events that enqueue it.
@@ -63,6 +65,15 @@ pub enum BackoffPolicy {
     Set(Backoff),
     /// The user's own function of the attempt (1 = first) and its error, after every kind of failure.
     Own(fn(u32, &JobError) -> Duration),
+}
+
+/// The job function that is told of a type's dead jobs: its stored name, and how a job of it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDead {
+    /// The stored name.
+    pub job_type: &'static str,
+    /// The job that tells of this one; the number is the `max_attempts` of a type that sets none.
+    pub job: fn(DeadJob, u32) -> Result<NewJob, String>,
 }
 
 /// One `#[data]` parameter.

@@ -200,28 +200,41 @@ pub trait Store: Send + Sync + 'static {
 
 /// Refuses jobs that no store takes; the first one that is refused is named by its place.
 pub(crate) fn admit(jobs: &[NewJob]) -> Result<(), StoreError> {
-    let refuse = |(place, job): (usize, &NewJob)| {
-        let name = |what: &str, name: &str| {
-            let unfit = name.is_empty() || name.len() > MAX_NAME || name.contains('\0');
-            unfit.then(|| format!("{what} {name:?} is not 1 to {MAX_NAME} bytes of text"))
-        };
-        let label = job.label.as_ref().map_or(0, |label| label.chars().count());
-        name("job type", &job.job_type)
-            .or_else(|| name("queue", &job.queue))
-            .or_else(|| (job.max_attempts == 0).then(|| "max_attempts is 0; the least is 1".into()))
-            .or_else(|| {
-                (label > MAX_LABEL).then(|| format!("a label of {label} characters; the most is {MAX_LABEL}"))
-            })
-            .or_else(|| {
-                let size = job.payload.len();
-                (size > MAX_PAYLOAD).then(|| format!("a payload of {size} bytes; the most is {MAX_PAYLOAD}"))
-            })
-            .or_else(|| job.unique.as_deref().and_then(unfit_key))
-            .map(|why| {
-                StoreError::Invalid(format!("job {place} of {}: {why}; nothing was enqueued", jobs.len()))
-            })
+    let refused = |(place, job): (usize, &NewJob)| {
+        let why = unfit(job)?;
+        Some(StoreError::Invalid(format!("job {place} of {}: {why}; nothing was enqueued", jobs.len())))
     };
-    jobs.iter().enumerate().find_map(refuse).map_or(Ok(()), Err)
+    jobs.iter().enumerate().find_map(refused).map_or(Ok(()), Err)
+}
+
+/// Refuses ends that bring jobs with them which no store takes.
+pub(crate) fn admit_brought<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Result<(), StoreError> {
+    let refused = |job: &NewJob| {
+        let unique = || job.unique.is_some().then(|| "it is unique, and has to be there whatever is".into());
+        let why = unfit(job).or_else(unique)?;
+        Some(StoreError::Invalid(format!("the job that an end brings with it: {why}; nothing was written")))
+    };
+    jobs.into_iter().find_map(refused).map_or(Ok(()), Err)
+}
+
+/// Why no store takes this job, if none does.
+fn unfit(job: &NewJob) -> Option<String> {
+    let name = |what: &str, name: &str| {
+        let unfit = name.is_empty() || name.len() > MAX_NAME || name.contains('\0');
+        unfit.then(|| format!("{what} {name:?} is not 1 to {MAX_NAME} bytes of text"))
+    };
+    let label = job.label.as_ref().map_or(0, |label| label.chars().count());
+    let size = job.payload.len();
+    name("job type", &job.job_type)
+        .or_else(|| name("queue", &job.queue))
+        .or_else(|| (job.max_attempts == 0).then(|| "max_attempts is 0; the least is 1".into()))
+        .or_else(|| {
+            (label > MAX_LABEL).then(|| format!("a label of {label} characters; the most is {MAX_LABEL}"))
+        })
+        .or_else(|| {
+            (size > MAX_PAYLOAD).then(|| format!("a payload of {size} bytes; the most is {MAX_PAYLOAD}"))
+        })
+        .or_else(|| job.unique.as_deref().and_then(unfit_key))
 }
 
 /// What is wrong with a unique key that no store takes.
@@ -455,6 +468,8 @@ pub struct Failure {
     pub next: Next,
     /// What the claim said of it.
     pub ties: Ties,
+    /// A job that is enqueued in the same commit if this one is dead by it.
+    pub on_dead: Option<Box<NewJob>>,
 }
 
 /// An attempt whose handler asked for a later time.
@@ -494,6 +509,8 @@ pub struct Rescue {
     pub next: Next,
     /// What the claim said of it.
     pub ties: Ties,
+    /// A job that is enqueued in the same commit if this one is dead by it.
+    pub on_dead: Option<Box<NewJob>>,
 }
 
 /// How far a job is.

@@ -416,7 +416,14 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
     let settings = core.settings();
     let liveness = Liveness::new(settings.rescue_after, settings.heartbeat);
     let identity = core.identity().clone();
-    let mut roll_call = RollCall { store: store.clone(), clock: clock.clone(), identity, liveness };
+    let mut roll_call = RollCall {
+        store: store.clone(),
+        clock: clock.clone(),
+        identity,
+        liveness,
+        max_attempts: core.queue().default_max_attempts(),
+        left: Default::default(),
+    };
     #[cfg(feature = "cron")]
     let mut ticking = ticking::Ticking::new(core.clone());
     if drains {

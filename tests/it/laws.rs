@@ -1,5 +1,6 @@
 //! What every store does, each law a fact, tried on each store of one list with bystanders that must stay as they were.
 
+mod brought;
 mod cancels;
 mod claim;
 mod edges;

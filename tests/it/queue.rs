@@ -146,8 +146,15 @@ impl Bench {
                 store.complete(vec![Completion { id, lease, result: None, ties: claimed.ties }], now).await
             }
             JobState::Dead => {
-                let failure =
-                    Failure { id, lease, outcome, error: "no".into(), next: Next::Dead, ties: claimed.ties };
+                let failure = Failure {
+                    id,
+                    lease,
+                    outcome,
+                    error: "no".into(),
+                    next: Next::Dead,
+                    ties: claimed.ties,
+                    on_dead: None,
+                };
                 store.fail(vec![failure], now).await
             }
             _ => return,

@@ -39,6 +39,7 @@ fn entry(
         defaults: Defaults::NONE,
         backoff: BackoffPolicy::Unset,
         blocking: false,
+        on_dead: None,
         data,
         on: &[],
         cron: None,

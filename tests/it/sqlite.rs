@@ -130,6 +130,7 @@ fn failure(job: &Claimed, next: Next) -> Failure {
         error: "it did not work".into(),
         next,
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     }
 }
 
@@ -256,6 +257,7 @@ async fn a_late_result_is_refused_recorded_and_harms_no_batch_mate() {
         error: "worker lost".into(),
         next: Next::At(T0),
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     };
     assert_eq!(soon(site.store.rescue(vec![lost], T0)).await.unwrap(), [Settled::Applied]);
     let other = site.another().await;

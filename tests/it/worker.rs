@@ -6,6 +6,7 @@ mod flat_out;
 pub(crate) mod ground;
 mod lost;
 mod notes;
+mod on_dead;
 mod on_sqlite;
 mod people;
 mod results;

@@ -222,6 +222,11 @@ impl Options {
         Self { on: Some(queue.clone()), ..Self::default() }
     }
 
+    /// Not even where the type is.
+    pub(super) fn never_unique() -> Self {
+        Self { unique: Wish::None, ..Self::default() }
+    }
+
     /// For builders of rooms above: what all of their jobs have in common.
     pub(crate) fn set_priority(&mut self, priority: i16) {
         self.priority = Some(priority);
@@ -252,6 +257,17 @@ impl Options {
         queue: &JobQueue,
         now: Millis,
     ) -> Result<Template, EnqueueError> {
+        self.template_of(job_type, defaults, queue.default_max_attempts(), now)
+    }
+
+    /// The same, where all that is known of the queue is the `max_attempts` of a type that sets none.
+    pub(super) fn template_of(
+        self,
+        job_type: &'static str,
+        defaults: &Defaults,
+        default_max_attempts: u32,
+        now: Millis,
+    ) -> Result<Template, EnqueueError> {
         let name = self.queue.unwrap_or(Cow::Borrowed(defaults.queue));
         check_queue_name(&name)?;
         let max_attempts = self.max_attempts.or(defaults.max_attempts);
@@ -274,7 +290,7 @@ impl Options {
             payload: String::new(),
             priority: self.priority.unwrap_or(defaults.priority),
             run_at: self.due.or(quiet).map(|due| due.instant(now)),
-            max_attempts: max_attempts.unwrap_or_else(|| queue.default_max_attempts()),
+            max_attempts: max_attempts.unwrap_or(default_max_attempts),
             timeout,
             backoff: self.backoff,
             label: self.label.map(cut_label),

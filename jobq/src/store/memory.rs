@@ -12,7 +12,7 @@ use crate::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
         Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Promise, Promised, Release,
         Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
-        admit_pause,
+        admit_brought, admit_pause,
     },
     time::Millis,
 };
@@ -161,6 +161,9 @@ impl Store for MemoryStore {
     }
 
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        if let Err(refusal) = admit_brought(ended.iter().filter_map(|end| end.on_dead.as_deref())) {
+            return Box::pin(ready(Err(refusal)));
+        }
         self.write(now, |tables| ended.into_iter().map(|ended| tables.fail(ended, now)).collect())
     }
 
@@ -173,6 +176,9 @@ impl Store for MemoryStore {
     }
 
     fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        if let Err(refusal) = admit_brought(ended.iter().filter_map(|end| end.on_dead.as_deref())) {
+            return Box::pin(ready(Err(refusal)));
+        }
         self.write(now, |tables| ended.into_iter().map(|ended| tables.rescue(ended, now)).collect())
     }
 

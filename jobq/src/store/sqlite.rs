@@ -32,7 +32,7 @@ use crate::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
         Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Promise, Promised, Release,
         Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
-        admit_pause,
+        admit_brought, admit_pause,
     },
     time::Millis,
 };
@@ -177,6 +177,9 @@ impl SqliteStore {
     }
 
     fn leave(&self, ended: Vec<Leave>, now: Millis) -> Answer<'_, Vec<Settled>> {
+        if let Err(refusal) = admit_brought(ended.iter().filter_map(|end| end.on_dead.as_deref())) {
+            return Box::pin(ready(Err(refusal)));
+        }
         self.settle(ended.len(), move |desk| desk.leave(&ended, now))
     }
 
@@ -246,13 +249,14 @@ impl Store for SqliteStore {
     }
 
     fn fail(&self, ended: Vec<Failure>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Failure { id, lease, outcome, error, next, ties }: Failure| Leave {
+        let leave = |Failure { id, lease, outcome, error, next, ties, on_dead }: Failure| Leave {
             id,
             lease,
             outcome,
             error: Some(error),
             next: Some(next),
             ties,
+            on_dead,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
@@ -265,6 +269,7 @@ impl Store for SqliteStore {
             error: None,
             next: Some(Next::At(run_at)),
             ties,
+            on_dead: None,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
@@ -277,18 +282,20 @@ impl Store for SqliteStore {
             error: None,
             next: None,
             ties,
+            on_dead: None,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }
 
     fn rescue(&self, ended: Vec<Rescue>, now: Millis) -> Answer<'_, Vec<Settled>> {
-        let leave = |Rescue { id, lease, error, next, ties }: Rescue| Leave {
+        let leave = |Rescue { id, lease, error, next, ties, on_dead }: Rescue| Leave {
             id,
             lease,
             outcome: AttemptOutcome::Lost,
             error: Some(error),
             next: Some(next),
             ties,
+            on_dead,
         };
         self.leave(ended.into_iter().map(leave).collect(), now)
     }

@@ -3,13 +3,13 @@
 use super::{Settings, WorkerError};
 use crate::{
     context::{JobContext, Office},
-    executor::{Body, Executor, Order, Orders, Verdict},
-    job::{JobId, Lease},
+    executor::{Body, Executor, Order, Orders, Verdict, following},
+    job::{JobId, Lease, NewJob},
     maintenance::{Asking, Identity, Quiet, answered, trouble_wait},
     queue::{JobQueue, worker_here},
     registry::{JobEntry, Registry},
     store::{
-        ClaimSet, Claimed, Completion, Failure, Note, Promise, Release, Snooze, Store, StoreError, Ties,
+        ClaimSet, Claimed, Completion, Failure, Next, Note, Promise, Release, Snooze, Store, StoreError, Ties,
     },
     time::Clock,
 };
@@ -134,12 +134,12 @@ impl Batch {
         ends.chain(self.snoozes.iter().map(|end| end.id)).chain(self.releases.iter().map(|end| end.id))
     }
 
-    fn push(&mut self, job: &Claimed, ties: Ties, verdict: Verdict) {
+    fn push(&mut self, job: &Claimed, ties: Ties, verdict: Verdict, on_dead: Option<Box<NewJob>>) {
         let &Claimed { id, lease, .. } = job;
         match verdict {
             Verdict::Complete { result } => self.completions.push(Completion { id, lease, result, ties }),
             Verdict::Fail { outcome, error, next } => {
-                self.failures.push(Failure { id, lease, outcome, error, next, ties });
+                self.failures.push(Failure { id, lease, outcome, error, next, ties, on_dead });
             }
             Verdict::Snooze { run_at } => self.snoozes.push(Snooze { id, lease, run_at, ties }),
             Verdict::Release => self.releases.push(Release { id, lease, ties }),
@@ -280,6 +280,10 @@ impl Core {
         &self.settings
     }
 
+    pub(super) fn known(&self) -> &Registry {
+        &self.known
+    }
+
     pub(super) fn set(&self) -> &Arc<ClaimSet> {
         &self.set
     }
@@ -324,7 +328,7 @@ impl Core {
             let same = latest.filter(|entry| *entry.job_type == *job.job_type);
             latest = same.or_else(|| self.known.get(&job.job_type));
             let Some(entry) = latest.filter(|_| wish.claims()) else {
-                floor.outbox.push(&job, job.ties, Verdict::Release);
+                floor.outbox.push(&job, job.ties, Verdict::Release, None);
                 given_back = true;
                 continue;
             };
@@ -390,6 +394,13 @@ impl Core {
     /// let go before: its end is settled already.
     fn leave(&self, entry: &JobEntry, place: usize, job: &JobContext, verdict: Verdict) {
         let forgotten = verdict == Verdict::Forget;
+        let on_dead = match &verdict {
+            Verdict::Fail { error, next: Next::Dead, .. } => {
+                let max_attempts = self.queue.default_max_attempts();
+                following::on_dead(entry, max_attempts, || following::dying(job.job(), error))
+            }
+            _ => None,
+        };
         {
             let mut floor = self.floor();
             let Some(held) = floor.held.take(place, job) else {
@@ -399,7 +410,7 @@ impl Core {
             if !forgotten {
                 held.orders.take_last_news(&mut floor.outbox.notes);
             }
-            floor.outbox.push(job.job(), job.ties(), verdict);
+            floor.outbox.push(job.job(), job.ties(), verdict, on_dead);
         }
         self.room.notify_one();
         if forgotten {
@@ -480,7 +491,7 @@ impl Core {
         for held in &stuck {
             held.orders.take_last_news(&mut floor.outbox.notes);
             let job = held.orders.job();
-            floor.outbox.push(job, job.ties, Verdict::Release);
+            floor.outbox.push(job, job.ties, Verdict::Release, None);
         }
         floor.stuck_threads = stuck.iter().filter(|held| !held.entry.blocking).count();
         drop(floor);

@@ -2,7 +2,8 @@
 
 use super::core::{Batch, Core, Stop, is_final, while_it_grows};
 use crate::{
-    job::{AttemptOutcome, JobId, Lease},
+    executor::following,
+    job::{AttemptOutcome, JobId, Lease, NewJob},
     maintenance::{answered, trouble_wait},
     store::{Answer, Completion, Failure, Next, Note, Release, Settled, Snooze, Store, StoreError, Ties},
     time::Millis,
@@ -179,15 +180,22 @@ fn count<E: End>(core: &Core, ends: &[E], settled: &[Settled], counter: &AtomicU
 async fn refused<E: End>(core: &Core, end: &E, now: Millis) {
     let error = "its end could not be stored: the store does not take it as it is".to_owned();
     tracing::error!(id = %end.id(), lease = end.lease(), "{error}; the job is dead");
-    let failure = Failure {
-        id: end.id(),
-        lease: end.lease(),
-        outcome: AttemptOutcome::Failed,
-        error,
-        next: Next::Dead,
-        ties: end.ties(),
-    };
-    if !store_until_taken(core, &[failure], now, &core.counters.failed).await {
+    let outcome = AttemptOutcome::Failed;
+    let on_dead = on_dead(core, end.id(), &error).await;
+    let (id, lease, next, ties) = (end.id(), end.lease(), Next::Dead, end.ties());
+    let failure = Failure { id, lease, outcome, error, next, ties, on_dead };
+    let alone = Failure { on_dead: None, ..failure.clone() };
+    if store_until_taken(core, &[failure], now, &core.counters.failed).await {
+        return;
+    }
+    if !store_until_taken(core, &[alone], now, &core.counters.failed).await {
         tracing::error!(id = %end.id(), lease = end.lease(), "nor can that be stored; the job stays running until its worker is gone");
     }
+}
+
+/// The job that tells of this one's death, made from its row.
+async fn on_dead(core: &Core, id: JobId, error: &str) -> Option<Box<NewJob>> {
+    let row = core.store().get(id).await.ok()??;
+    let entry = core.known().get(&row.job_type)?;
+    following::on_dead(entry, core.queue().default_max_attempts(), || following::dying_row(row, error))
 }

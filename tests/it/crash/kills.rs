@@ -124,6 +124,7 @@ async fn what_was_answered_before_a_kill_stands() {
         error: "worker lost".into(),
         next: jobq::store::Next::At(now),
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     });
     scene.store.rescue(lost.collect(), now).await.unwrap();
     let pending: Vec<_> = scene

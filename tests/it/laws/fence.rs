@@ -172,7 +172,8 @@ async fn a_job_twice_in_one_batch_is_settled_once(g: &Ground) {
     assert_eq!((g.row(id).await.attempts, g.row(id).await.run_at), (0, FAR));
 
     let (id, lease) = running(g).await;
-    let lost = |next| Rescue { id, lease, error: "lost".into(), next, ties: jobq::store::Ties::ALL };
+    let lost =
+        |next| Rescue { id, lease, error: "lost".into(), next, ties: jobq::store::Ties::ALL, on_dead: None };
     assert_eq!(g.store.rescue(vec![lost(Next::Dead), lost(Next::At(NOW))], NOW).await.unwrap(), twice);
     assert_eq!(g.state(id).await, JobState::Dead);
 
@@ -229,6 +230,7 @@ async fn one_bad_item_leaves_the_others_applied(g: &Ground) {
                 error: "lost".into(),
                 next: Next::Dead,
                 ties: jobq::store::Ties::ALL,
+                on_dead: None,
             };
             g.store.rescue(jobs.into_iter().map(lost).collect(), NOW + 1)
         },

@@ -225,8 +225,14 @@ impl Ground {
     }
 
     pub async fn rescue(&self, id: JobId, lease: Lease, next: Next, now: Millis) -> Settled {
-        let lost =
-            Rescue { id, lease, error: "the worker was lost".into(), next, ties: jobq::store::Ties::ALL };
+        let lost = Rescue {
+            id,
+            lease,
+            error: "the worker was lost".into(),
+            next,
+            ties: jobq::store::Ties::ALL,
+            on_dead: None,
+        };
         self.store.rescue(vec![lost], now).await.unwrap()[0]
     }
 
@@ -355,6 +361,7 @@ pub fn failure(id: JobId, lease: Lease, next: Next) -> Failure {
         error: "no such host".into(),
         next,
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     }
 }
 

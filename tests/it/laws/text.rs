@@ -169,6 +169,7 @@ async fn stored(g: &Ground, error: &str) -> String {
         error: error.into(),
         next: Next::Dead,
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     };
     g.store.rescue(vec![rescue], NOW).await.unwrap();
     let texts = async |id: JobId| {

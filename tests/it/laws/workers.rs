@@ -141,6 +141,7 @@ async fn a_rescued_batch_is_answered_in_order(g: &Ground) {
         error: "lost".into(),
         next: Next::Dead,
         ties: jobq::store::Ties::ALL,
+        on_dead: None,
     };
     let batch = vec![lost(&held[2], 1), lost(&held[0], 9), lost(&held[1], 1)];
     let answers = g.store.rescue(batch, NOW + 1).await.unwrap();

@@ -113,6 +113,8 @@ pub struct Ended {
     /// The next time from now, in milliseconds; `None`: no further attempt.
     pub next: Option<i64>,
     pub text: &'static str,
+    /// Whether it brings a job with it, for the case that the job is dead by it.
+    pub brings: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -275,6 +277,7 @@ fn ended(random: &mut Rng) -> Ended {
         outcome: [Failed, TimedOut, Panicked, Undecodable, Cancelled][random.usize(..5)],
         next: (!seldom(random)).then(|| random.i64(-3..50)),
         text: ["", "no such host", "it said \"\0\"", "é'"][random.usize(..4)],
+        brings: seldom(random),
     }
 }
 

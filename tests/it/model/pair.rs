@@ -156,6 +156,7 @@ impl Pair {
             outcome: jobq::job::AttemptOutcome::Failed,
             next: None,
             text: "cleared",
+            brings: false,
         };
         let all: Vec<_> = (0..self.jobs.len()).map(Pick::Any).collect();
         self.act(Act::Cancel, &all).await?;
@@ -220,7 +221,7 @@ impl Pair {
         }
     }
 
-    async fn settle(&self, way: Way, ended: &[Ended]) -> Compared {
+    async fn settle(&mut self, way: Way, ended: &[Ended]) -> Compared {
         let mut batches: [Vec<(JobId, Lease, Ended)>; 2] = Default::default();
         for end in ended {
             let Some((model, other)) = self.pick(end.job).await else { continue };
@@ -235,7 +236,22 @@ impl Pair {
         alike(
             settle(&*self.model.store, way, model, self.now).await,
             settle(&*self.other.store, way, other, self.now).await,
-        )
+        )?;
+        if ended.iter().any(|end| end.brings) { self.meet_the_new().await } else { Ok(()) }
+    }
+
+    /// Names the jobs that the stores have enqueued by themselves.
+    async fn meet_the_new(&mut self) -> Compared {
+        let all = || JobFilter { limit: 1000, ..JobFilter::default() };
+        let [model, other] = self.stores();
+        let (model, other) = (model.list(all()).await.unwrap(), other.list(all()).await.unwrap());
+        let unknown = |rows: Vec<JobRow>, side: &Side| -> Vec<JobId> {
+            rows.iter().rev().map(|row| row.id).filter(|id| !side.places.contains_key(id)).collect()
+        };
+        let (model, other) = (unknown(model, &self.model), unknown(other, &self.other));
+        alike(Ok(model.len()), Ok(other.len()))?;
+        model.into_iter().zip(other).for_each(|(model, other)| self.place(model, other));
+        Ok(())
     }
 
     async fn note(&self, said: &[Said]) -> Compared {
@@ -433,6 +449,7 @@ async fn settle(
                     error: end.text.into(),
                     next,
                     ties: jobq::store::Ties::ALL,
+                    on_dead: brought(&end),
                 }
             };
             store.fail(batch.map(ended).collect(), now).await
@@ -461,10 +478,15 @@ async fn settle(
                 error: end.text.into(),
                 next: next(end),
                 ties: jobq::store::Ties::ALL,
+                on_dead: brought(&end),
             };
             store.rescue(batch.map(ended).collect(), now).await
         }
     }
+}
+
+fn brought(end: &Ended) -> Option<Box<NewJob>> {
+    end.brings.then(|| Box::new(NewJob::new(TYPES[0], format!("{:?}", end.text))))
 }
 
 /// What the n-th pause is of: queues, then types.

@@ -93,8 +93,14 @@ async fn a_process_that_ends_well_has_signed_out() {
     // It left a job behind: until that is rescued, nobody forgets who held it.
     assert_eq!(life(&site.store, worker).await, Some(Life::Gone));
     let error = "worker lost".into();
-    let rescue =
-        jobq::store::Rescue { id: ids[0], lease: 1, error, next: Next::At(T0), ties: jobq::store::Ties::ALL };
+    let rescue = jobq::store::Rescue {
+        id: ids[0],
+        lease: 1,
+        error,
+        next: Next::At(T0),
+        ties: jobq::store::Ties::ALL,
+        on_dead: None,
+    };
     assert_eq!(soon(site.store.rescue(vec![rescue], T0)).await.unwrap(), [Settled::Applied]);
     assert_eq!(life(&site.store, worker).await, None);
     site.is_well().await;

@@ -409,7 +409,10 @@ async fn a_promise_counts_from_its_commit_on_and_whatever_is_said_then_completes
             3 => site.store.release(vec![Release { id, lease, ties }], T0 + 5),
             _ => {
                 let error = "worker lost".into();
-                site.store.rescue(vec![Rescue { id, lease, error, next: Next::At(T0), ties }], T0 + 5)
+                site.store.rescue(
+                    vec![Rescue { id, lease, error, next: Next::At(T0), ties, on_dead: None }],
+                    T0 + 5,
+                )
             }
         };
         assert_eq!(soon(settled).await.unwrap(), [Settled::Applied], "way {way}");

@@ -55,6 +55,7 @@ async fn every_edge_into_pending_answers_a_standing_claim() {
                     error,
                     next: Next::At(T0),
                     ties: jobq::store::Ties::ALL,
+                    on_dead: None,
                 };
                 soon(store.rescue(vec![rescue], T0)).await.unwrap();
             }

@@ -115,8 +115,14 @@ impl Ground {
     /// Takes a running job from its worker and gives it to nobody, as a rescuer would.
     pub async fn rob(&self, id: JobId, next: Next) {
         let lease = self.row(id).await.lease;
-        let rescue =
-            Rescue { id, lease, error: "robbed by the test".into(), next, ties: jobq::store::Ties::ALL };
+        let rescue = Rescue {
+            id,
+            lease,
+            error: "robbed by the test".into(),
+            next,
+            ties: jobq::store::Ties::ALL,
+            on_dead: None,
+        };
         let settled = self.memory.rescue(vec![rescue], self.clock.now()).await.unwrap();
         assert_eq!(settled, [Settled::Applied]);
     }

@@ -204,7 +204,8 @@ async fn an_attempt_that_has_lost_its_job_can_not_complete_it() {
     let worker = app.worker().timeout(secs(60)).start().await.unwrap();
     app.stage.until_entered(1).await;
     let error = "robbed by the test".into();
-    let rescue = Rescue { id: handle.id(), lease: 1, error, next: Next::Dead, ties: Ties::NONE };
+    let rescue =
+        Rescue { id: handle.id(), lease: 1, error, next: Next::Dead, ties: Ties::NONE, on_dead: None };
     app.queue.store().rescue(vec![rescue], 1).await.unwrap();
     app.stage.open(1);
     until("it is refused", async || !app.refusals.lock().unwrap().is_empty()).await;

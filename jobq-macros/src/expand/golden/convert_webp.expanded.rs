@@ -59,6 +59,7 @@ const _: () = {
         defaults: <ConvertWebp as ::jobq::private::Job>::DEFAULTS,
         backoff: ::jobq::private::BackoffPolicy::Unset,
         blocking: true,
+        on_dead: ::jobq::private::None,
         data: &[],
         on: &[
             ::jobq::private::subscription::<

@@ -90,6 +90,7 @@ const _: () = {
             jitter: 0.15f64,
         }),
         blocking: false,
+        on_dead: ::jobq::private::None,
         data: &[::jobq::private::DataNeed::of::<Mailer>()],
         on: &[],
         cron: ::jobq::private::Option::None,

@@ -349,15 +349,27 @@ impl Tables {
 
     pub(super) fn fail(&mut self, ended: Failure, now: Millis) -> Settled {
         let report = late(now, ended.outcome, Some(&ended.error));
-        self.settle((ended.id, ended.lease), now, report, |job| {
+        let settled = self.settle((ended.id, ended.lease), now, report, |job| {
             Some(failed(job, ended.outcome, &ended.error, ended.next, now))
-        })
+        });
+        self.bring(ended.id, settled, ended.on_dead, now);
+        settled
+    }
+
+    /// What a job brings with it when it is dead by the end that was just written.
+    fn bring(&mut self, id: JobId, settled: Settled, on_dead: Option<Box<NewJob>>, now: Millis) {
+        let Some(on_dead) = on_dead else { return };
+        if settled == Settled::Applied && self.find(id).is_some_and(|job| job.state == JobState::Dead) {
+            self.insert(*on_dead, now);
+        }
     }
 
     pub(super) fn rescue(&mut self, ended: Rescue, now: Millis) -> Settled {
-        self.settle((ended.id, ended.lease), now, None, |job| {
+        let settled = self.settle((ended.id, ended.lease), now, None, |job| {
             Some(failed(job, AttemptOutcome::Lost, &ended.error, ended.next, now))
-        })
+        });
+        self.bring(ended.id, settled, ended.on_dead, now);
+        settled
     }
 
     pub(super) fn snooze(&mut self, ended: Snooze, now: Millis) -> Settled {

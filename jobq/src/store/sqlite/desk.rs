@@ -24,7 +24,7 @@ use super::{
     read::Expired,
 };
 use crate::{
-    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, OUTPUTS_KEPT, Timeout, WorkerId, cut},
+    job::{AttemptOutcome, JobId, Lease, MAX_ERROR, NewJob, OUTPUTS_KEPT, Timeout, WorkerId, cut},
     state::JobState,
     store::{Acted, Completion, NewWorker, Next, Note, Pause, Paused, Retention, Settled, Ties},
     time::{Millis, millis},
@@ -77,6 +77,8 @@ pub(super) struct Leave {
     /// `None`: due as before.
     pub(super) next: Option<Next>,
     pub(super) ties: Ties,
+    /// Enqueued if the job is dead by it.
+    pub(super) on_dead: Option<Box<NewJob>>,
 }
 
 /// One statement per act; see the files.
@@ -228,6 +230,11 @@ impl Desk {
         self.forget(id, lease)?;
         self.stirred |= state == JobState::Pending || end.ties.limited;
         self.touched = true;
+        if let Some(on_dead) = &end.on_dead
+            && self.state(end.id)? == Some(JobState::Dead)
+        {
+            self.enqueue(&Arc::new(vec![NewJob::clone(on_dead)]), now)?;
+        }
         Ok(Settled::Applied)
     }
 

@@ -170,6 +170,7 @@ pub(super) fn give_back(to_writer: &Sender<Message>, jobs: Vec<Claimed>, now: Mi
             error: None,
             next: None,
             ties: job.ties,
+            on_dead: None,
         })
         .collect();
     if !leaves.is_empty() {
