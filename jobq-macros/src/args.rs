@@ -13,8 +13,8 @@ pub(crate) use unique::{OnConflict, Unique};
 pub(crate) use value::{check_name, duration_tokens, text};
 
 use self::value::{FOR_EVER, duration, group, or_else_say, wanted, whole};
-use crate::{Mistakes, did_you_mean, words};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use crate::{Mistakes, did_you_mean, item::spaced, words};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use std::time::Duration;
 use syn::{
     Ident, LitStr, Path, Result, Token,
@@ -41,6 +41,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("tz", "tz = \"Europe/Warsaw\""),
     ("catch_up", "catch_up = once"),
     ("overlap", "overlap = skip"),
+    ("version", "version = 2"),
+    ("upgrade", "upgrade = from_older"),
     ("retain", "retain = \"7d\""),
     ("serde", "serde(rename_all = \"camelCase\")"),
     ("blocking", "blocking"),
@@ -89,8 +91,13 @@ pub(crate) struct Options {
     pub(crate) retain: Option<Duration>,
     pub(crate) on: Vec<On>,
     pub(crate) cron: Cron,
+    /// Where a payload of an older version is made one of this.
+    pub(crate) version: Option<u32>,
+    pub(crate) upgrade: Option<Path>,
     pub(crate) serde: Option<TokenStream>,
     pub(crate) blocking: bool,
+    /// Every option with the text of its value, for people.
+    pub(crate) written: Vec<(String, String)>,
 }
 
 /// How long an attempt may take.
@@ -118,21 +125,48 @@ impl Options {
             retain: None,
             on: Vec::new(),
             cron: Cron::default(),
+            version: None,
+            upgrade: None,
             serde: None,
             blocking: false,
+            written: Vec::new(),
         };
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen = Vec::new();
         for option in split_at_commas(tokens, mistakes) {
+            let text = option.clone();
             let read = |input: ParseStream| options.read_one(input, &mut seen);
-            if let Err(mistake) = read.parse2(option) {
-                mistakes.add(mistake);
+            match read.parse2(option) {
+                Ok(()) => options.written.push(as_written(text)),
+                Err(mistake) => mistakes.add(mistake),
             }
         }
-        options.cron.check(seen.iter().any(|name| name == "cron"), mistakes);
+        options.cron.check(seen.iter().any(|(name, _)| name == "cron"), mistakes);
+        options.check_version(&seen, mistakes);
         options
     }
 
-    fn read_one(&mut self, input: ParseStream, seen: &mut Vec<String>) -> Result<()> {
+    /// Rows of all older versions may be waiting, and there are such only of a second version.
+    fn check_version(&self, seen: &[(String, Span)], mistakes: &mut Mistakes) {
+        let written = |word| seen.iter().find(|(name, _)| name == word).map(|(_, span)| *span);
+        match (written("version"), written("upgrade")) {
+            (None, Some(upgrade)) => mistakes.say(
+                upgrade,
+                "`upgrade` makes payloads of older versions ones of this: say which one it is with `version = 2`",
+            ),
+            (Some(_), Some(upgrade)) if self.version == Some(1) => mistakes.say(
+                upgrade,
+                "there is nothing older than version 1: take `upgrade` away, or write `version = 2`",
+            ),
+            (Some(version), None) if self.version.is_some_and(|version| version > 1) => mistakes.say(
+                version,
+                "jobs of older versions may be waiting: say how their payloads become this one with `upgrade = path`, a \
+                 `fn(stored: u32, payload: serde_json::Value) -> Result<serde_json::Value, E>`",
+            ),
+            _ => {}
+        }
+    }
+
+    fn read_one(&mut self, input: ParseStream, seen: &mut Vec<(String, Span)>) -> Result<()> {
         if !input.peek(Ident::peek_any) {
             return Err(input.error(format!("expected an option, such as `{}`", KNOWN[5].1)));
         }
@@ -142,11 +176,11 @@ impl Options {
             skip(input);
             return Err(unknown(&word, &name));
         };
-        if seen.contains(&name) && name != "on" {
+        if seen.iter().any(|(seen, _)| *seen == name) && name != "on" {
             skip(input);
             return Err(syn::Error::new(word.span(), format!("option `{name}` is given twice")));
         }
-        seen.push(name.clone());
+        seen.push((name.clone(), word.span()));
         self.read_value(&name, example, &word, input)?;
         if input.is_empty() {
             return Ok(());
@@ -193,10 +227,21 @@ impl Options {
             "label" => self.label = Some(text(input, example)?),
             "cron" | "tz" | "catch_up" | "overlap" => self.cron.read(name, word, example, input)?,
             "retain" => self.retain = Some(retain(input, example)?),
+            "version" => self.version = Some(version(input, example)?),
+            "upgrade" => self.upgrade = Some(upgrade(input)?),
             _ => self.jobq = crate_path(input, example)?,
         }
         Ok(())
     }
+}
+
+/// The word and the text of its value.
+fn as_written(option: TokenStream) -> (String, String) {
+    let mut tokens = option.into_iter().peekable();
+    let word = tokens.next().map(|word| word.to_string()).unwrap_or_default();
+    let is_equals = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '=');
+    tokens.next_if(is_equals);
+    (word, spaced(tokens.collect()))
 }
 
 /// The options, one stream each. A comma within a group belongs to that group.
@@ -265,6 +310,24 @@ fn max_attempts(input: ParseStream, example: &str) -> Result<u32> {
         )),
         number => Ok(number as u32),
     }
+}
+
+fn version(input: ParseStream, example: &str) -> Result<u32> {
+    let at = input.span();
+    match whole(input, example, 0, u32::MAX.into())? {
+        0 => Err(syn::Error::new(
+            at,
+            "versions begin at 1, which is what a job without `version` has; the next one is `version = 2`",
+        )),
+        number => Ok(number as u32),
+    }
+}
+
+fn upgrade(input: ParseStream) -> Result<Path> {
+    or_else_say(input, "upgrade = from_older", |input| {
+        let path = Path::parse_mod_style(input)?;
+        if input.is_empty() { Ok(path) } else { Err(input.error("")) }
+    })
 }
 
 fn timeout(input: ParseStream, example: &str) -> Result<Timeout> {

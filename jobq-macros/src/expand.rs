@@ -9,11 +9,11 @@ use self::{pattern::pattern_tokens, unique::rule_tokens};
 use crate::{
     Mistakes,
     args::{Backoff, CatchUp, Cron, On, Options, Timeout, check_name, duration_tokens},
-    item::{Item, Kind, Param},
+    item::{Container, Field, Item, Kind, Param},
 };
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, LitStr, ext::IdentExt, spanned::Spanned};
+use syn::{Attribute, LitStr, Path, ext::IdentExt, spanned::Spanned};
 
 /// All that is written for one job.
 ///
@@ -184,6 +184,9 @@ impl<'a> Expansion<'a> {
             let rule = rule_tokens(unique, private);
             fields.push(quote!(unique: #private::Some(#rule)));
         }
+        if let Some(version) = options.version {
+            fields.push(quote!(version: #version));
+        }
         match fields.len() {
             0 => quote!(#private::Defaults::NONE),
             // All of them: clippy would find the update needless.
@@ -280,7 +283,13 @@ impl<'a> Expansion<'a> {
         let cron = options.cron.pattern.as_ref().filter(|_| item.payload().next().is_none());
         let cron = cron.map(|pattern| cron_tokens(pattern, &options.cron, payload, private));
         let cron = cron.unwrap_or_else(|| quote!(#private::Option::None));
+        let upgrade = upgrade_tokens(options.upgrade.as_ref(), private);
         let on = options.on.iter().map(|on| subscription(on, payload, private));
+        let container = Container::read(options.serde.as_ref());
+        let shape = &container.shape;
+        let fields = item.payload().filter_map(|param| container.field(param));
+        let fields = fields.map(|field| field_tokens(&field, private));
+        let written = options.written.iter().map(|(word, value)| quote!((#word, #value)));
         let [text, job, ctx, lent] = ["text", "job", "ctx", "lent"].map(local);
         let call = quote!(#private::CallJob::call(#job, #ctx, #lent)?.await);
         let returned = &item.output;
@@ -303,11 +312,15 @@ impl<'a> Expansion<'a> {
                         on: &[#(#on),*],
                         cron: #cron,
                         secrets: <#payload as #private::Job>::SECRETS,
+                        upgrade: #upgrade,
                         check: #private::check::<#payload>,
                         run: |#text, #ctx, #lent| {
                             let #job = #private::decode::<#payload>(#text)?;
                             #private::Ok(#private::Box::pin(async move { #stored }))
                         },
+                        fields: &[#(#fields),*],
+                        shape: #shape,
+                        written: &[#(#written),*],
                         function: #function,
                         module: #private::module_path!(),
                         file: #private::file!(),
@@ -463,6 +476,21 @@ fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStre
         }
     };
     quote!(#private::BackoffPolicy::Set(#set))
+}
+
+fn field_tokens(field: &Field, private: &TokenStream) -> TokenStream {
+    let Field { name, aliases, ty, optional, flatten } = field;
+    quote! {
+        #private::Field { name: #name, aliases: &[#(#aliases),*], ty: #ty, optional: #optional, flatten: #flatten }
+    }
+}
+
+fn upgrade_tokens(upgrade: Option<&Path>, private: &TokenStream) -> TokenStream {
+    let Some(path) = upgrade else { return quote!(#private::None) };
+    let place = path.span();
+    let local = |name| Ident::new(name, Span::mixed_site().located_at(place));
+    let (stored, payload, here) = (local("stored"), local("payload"), at(private, place));
+    quote_spanned!(place=> #here::Some(|#stored, #payload| #here::upgraded(#path(#stored, #payload))))
 }
 
 /// One event that the job follows from, and how its payloads are made of it: each mistake is told at its part.

@@ -2,10 +2,13 @@
 
 mod attrs;
 mod param;
+mod stored;
 mod types;
 
 pub(crate) use attrs::Attrs;
 pub(crate) use param::{Kind, Param};
+pub(crate) use stored::{Container, Field};
+pub(crate) use types::spaced;
 
 use self::{
     attrs::{is_lint, word},

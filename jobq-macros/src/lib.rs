@@ -93,6 +93,7 @@ use quote::ToTokens;
 /// | [`tz`](#cron-tz-catch_up-overlap) | the time zone of these | UTC |
 /// | [`catch_up`](#cron-tz-catch_up-overlap) | what becomes of missed ones | `once` |
 /// | [`overlap`](#cron-tz-catch_up-overlap) | what becomes of one while an earlier job is live | `allow` |
+/// | [`version`, `upgrade`](#version-upgrade) | the payload's version, and how older ones become it | 1 |
 /// | [`retain`](#retain) | a duration for the finished row, or `"forever"` | the queue's default |
 /// | [`serde`](#serde) | serde attributes of the payload | none |
 /// | [`blocking`](#blocking) | a thread of its own | the worker's runtime |
@@ -272,6 +273,26 @@ use quote::ToTokens;
 /// # use jobq::prelude::*;
 /// #[job(cron = "30 2 * * MON-FRI", tz = "Europe/Warsaw", catch_up = once("6h"), overlap = skip)]
 /// async fn send_digest() {}
+/// ```
+///
+/// ### `version`, `upgrade`
+/// A payload that changes so that older rows can't be read gets the next version, and a function that makes the JSON of any
+/// older version that of this one. A row keeps the version that it was enqueued with.
+/// ```
+/// # use jobq::prelude::*;
+/// use serde_json::{Value, json};
+///
+/// /// Version 1 had one field `name`.
+/// #[job(version = 2, upgrade = from_older)]
+/// async fn invite(first: String, last: String) {
+///     # let _ = (first, last);
+/// }
+///
+/// fn from_older(stored: u32, payload: Value) -> Result<Value, String> {
+///     let name = payload["name"].as_str().ok_or_else(|| format!("no name in version {stored}"))?;
+///     let (first, last) = name.split_once(' ').unwrap_or((name, ""));
+///     Ok(json!({ "first": first, "last": last }))
+/// }
 /// ```
 ///
 /// ### `retain`

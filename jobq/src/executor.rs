@@ -478,13 +478,13 @@ fn span_of(job: &Claimed) -> Span {
     tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt)
 }
 
-/// The payload with its secrets opened; a job without any pays nothing for it.
+/// The payload with its secrets opened; a job without any pays nothing for it. An older version may have had some.
 fn payload<'a>(
     entry: &JobEntry,
     job: &'a Claimed,
     keys: Option<&SecretKeys>,
 ) -> Result<Cow<'a, str>, Ending> {
-    if entry.secrets.is_empty() {
+    if entry.secrets.is_empty() && job.version == entry.defaults.version {
         return Ok(Cow::Borrowed(&job.payload));
     }
     opened(keys, &job.job_type, &job.payload).map_err(|error| Ending::Undecodable(error.to_string()))
@@ -499,7 +499,7 @@ fn start<'a>(
     span: &Span,
 ) -> Result<Attempting<'a>, Ending> {
     let _inside = span.enter();
-    match caught(|| (entry.run)(payload, ctx, data)) {
+    match caught(|| entry.start(ctx.job().version, payload, ctx, data)) {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
         Err(panic) => Err(Ending::Panicked(panic)),

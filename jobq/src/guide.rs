@@ -18,5 +18,7 @@ pub mod events {}
 pub mod transactions {}
 #[doc = include_str!("guide/secrets.md")]
 pub mod secrets {}
+#[doc = include_str!("guide/versions.md")]
+pub mod versions {}
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

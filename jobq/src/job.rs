@@ -81,12 +81,21 @@ pub struct Defaults {
     pub retain: Option<Duration>,
     /// How its jobs are unique; `None`: they are not.
     pub unique: Option<UniqueRule>,
+    /// The version of the payloads that this build writes; never overridden.
+    pub version: u32,
 }
 
 impl Defaults {
     /// What an attribute without options sets.
-    pub const NONE: Self =
-        Self { queue: "default", priority: 0, max_attempts: None, timeout: None, retain: None, unique: None };
+    pub const NONE: Self = Self {
+        queue: "default",
+        priority: 0,
+        max_attempts: None,
+        timeout: None,
+        retain: None,
+        unique: None,
+        version: 1,
+    };
 }
 
 /// The return types a job may have: `()` and any `Result`.
@@ -249,6 +258,8 @@ pub struct NewJob {
     pub retain: Option<Duration>,
     /// What no second job may be there with.
     pub unique: Option<Box<UniqueKey>>,
+    /// The version of the payload, 1 where its type has none.
+    pub version: u32,
 }
 
 impl NewJob {
@@ -266,6 +277,7 @@ impl NewJob {
             label: None,
             retain: None,
             unique: None,
+            version: 1,
         }
     }
 
@@ -303,6 +315,8 @@ pub struct JobRow {
     /// [`JobQueue`](crate::JobQueue) shows it is `"[redacted]"`.
     #[serde(serialize_with = "without_secrets")]
     pub payload: String,
+    /// The version of the payload: what the build that enqueued it called it.
+    pub version: u32,
     /// A title for people.
     pub label: Option<String>,
     /// Not before this.

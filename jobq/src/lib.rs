@@ -50,12 +50,14 @@
 //!   [`JobContext::complete_in`]; how far it is and what it wrote: [`JobQueue::output`];
 //! - parameters that nobody is to read: [`guide::secrets`], [`JobQueue::reveal`];
 //! - to test jobs: [`testing`], [`#[jobq::test]`](macro@test), [`assert_enqueued!`];
+//! - to change a payload while jobs wait: the chapter [`versions`](guide::versions), [`JobQueue::check`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
 //! # The log
 //! What a person should know is told to `tracing`, from targets that begin with `jobq`. The target `jobq::sql` at level
 //! TRACE tells every statement that the queue's own connections run, without the values: see [`SqliteOptions`].
 
+pub mod check;
 pub mod context;
 pub mod enqueue;
 pub mod event;
@@ -78,6 +80,7 @@ pub mod worker;
 
 pub use jobq_macros::{Event, job, test};
 
+pub use check::{Check, CheckProgress, CheckReport};
 pub use context::{CompleteError, JobContext};
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,

@@ -5,7 +5,9 @@ pub use crate::{
     enqueue::{Call, CallJob},
     event::Event,
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
-    registry::{BackoffPolicy, CronEntry, DataMap, DataNeed, JobEntry, OnDead, Subscription, check, decode},
+    registry::{
+        BackoffPolicy, CronEntry, DataMap, DataNeed, Field, JobEntry, OnDead, Subscription, check, decode,
+    },
     retry::Backoff,
     schedule::{CatchUp, Overlap},
     secret,
@@ -30,8 +32,13 @@ use crate::{
     registry::MapFn,
     secret::{Fields, shown as field_shown},
 };
+
 use serde::de::DeserializeOwned;
-use std::any::{Any, TypeId, type_name};
+use serde_json::Value;
+use std::{
+    any::{Any, TypeId, type_name},
+    error::Error,
+};
 
 /// A payload as a row holds it.
 ///
@@ -164,6 +171,33 @@ pub trait Follows<E>: Sized {
 impl<E, J: for<'e> From<&'e E>> Follows<E> for J {
     fn of(event: &E) -> Self {
         Self::from(event)
+    }
+}
+
+/// What a user's `upgrade` gave.
+///
+/// # Errors
+/// It refuses the payload.
+pub fn upgraded(given: impl Upgraded) -> Result<Value, Box<dyn Error + Send + Sync>> {
+    given.upgraded()
+}
+
+/// What a user's `upgrade` may give.
+#[diagnostic::on_unimplemented(
+    message = "an upgrade gives a `Result<serde_json::Value, E>`, and this gives `{Self}`",
+    label = "not a `Result<serde_json::Value, E>`",
+    note = "write it as `fn(stored: u32, payload: serde_json::Value) -> Result<serde_json::Value, E>`, with any `E` that \
+            converts into `Box<dyn Error + Send + Sync>`, such as `String`"
+)]
+pub trait Upgraded {
+    #[doc(hidden)]
+    fn upgraded(self) -> Result<Value, Box<dyn Error + Send + Sync>>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Box<dyn Error + Send + Sync>>> Upgraded for Result<Value, E> {
+    fn upgraded(self) -> Result<Value, Box<dyn Error + Send + Sync>> {
+        self.map_err(Into::into)
     }
 }
 

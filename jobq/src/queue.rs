@@ -23,6 +23,7 @@
 
 use crate::{
     job::{Attempt, JobId, JobRow, Lease, MAX_NAME, OutputLine},
+    registry::RegistryError,
     secret::{OpenError, SecretKeys},
     state::{Edge, JobState},
     store::{Acted, Count, JobFilter, Retention, Store, StoreError},
@@ -434,6 +435,9 @@ pub enum QueueError {
     /// An environment variable can't be used.
     #[error(transparent)]
     Env(#[from] EnvError),
+    /// The linked jobs can't be told apart.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// The storage failed.
     #[error(transparent)]
     Store(#[from] StoreError),

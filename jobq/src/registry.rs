@@ -5,17 +5,22 @@ use crate::{
     job::{DeadJob, Defaults, Job, JobError, NewJob},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
-    secret::discreet,
+    secret::{bare, discreet},
 };
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    error::Error,
     fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, LazyLock},
     time::Duration,
 };
+
+mod manifest;
+
+pub use manifest::{Change, JobManifest, Manifest, ManifestError, ManifestField};
 
 /// One linked `#[job]` function, its type forgotten.
 #[derive(Clone, Copy)]
@@ -40,10 +45,19 @@ pub struct JobEntry {
     pub secrets: &'static [&'static str],
     /// The times at which it is enqueued.
     pub cron: Option<CronEntry>,
-    /// Whether a payload fits, its label and its unique key: [`check`] of the payload's type.
+    /// Makes payloads of older versions ones of this build; `None`: this build has the first version.
+    pub upgrade: Option<UpgradeFn>,
+    /// Whether a payload of this build's version fits, its label and its unique key: [`check`] of the payload's type. Rows
+    /// may be older: see [`read`](Self::read).
     pub check: CheckFn,
-    /// Runs it.
+    /// Runs a payload of this build's version: see [`start`](Self::start).
     pub run: RunFn,
+    /// The fields of its payload, as rows hold them.
+    pub fields: &'static [Field],
+    /// What makes the payload's JSON another than an object of the fields, such as serde's `transparent`; else empty.
+    pub shape: &'static str,
+    /// Every option of its attribute, with its value as written.
+    pub written: &'static [(&'static str, &'static str)],
     /// The name of the function.
     pub function: &'static str,
     /// Where it was written: module path of the function.
@@ -55,6 +69,21 @@ pub struct JobEntry {
 }
 
 inventory::collect!(JobEntry);
+
+/// One field of a payload, as rows hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// Other names that are read for it.
+    pub aliases: &'static [&'static str],
+    /// Its type, as written.
+    pub ty: &'static str,
+    /// Whether a payload may lack it.
+    pub optional: bool,
+    /// Whether its own fields stand in its place.
+    pub flatten: bool,
+}
 
 /// The wait between attempts, as a job type sets it.
 #[derive(Clone, Copy, Debug)]
@@ -177,33 +206,118 @@ pub fn decode<J: Job>(payload: &str) -> Result<J, DecodeError> {
 }
 
 /// Starts one attempt: JSON payload, context and data in; the attempt out, or why it can't start.
-pub type RunFn = for<'a> fn(&'a str, &'a JobContext, &'a DataMap) -> Result<Attempting<'a>, DecodeError>;
+pub type RunFn = for<'a> fn(&str, &'a JobContext, &'a DataMap) -> Result<Attempting<'a>, DecodeError>;
 
 /// An attempt under way; gives the output as JSON text, `None` for `()`.
 pub type Attempting<'a> = Pin<Box<dyn Future<Output = Result<Option<String>, JobError>> + Send + 'a>>;
 
+/// Makes the JSON of a payload of an older version, which is given, that of this build's version.
+pub type UpgradeFn = fn(u32, serde_json::Value) -> Result<serde_json::Value, Box<dyn Error + Send + Sync>>;
+
 /// A payload that this build's function does not take.
 #[derive(Debug, thiserror::Error)]
-#[error("the payload does not fit `{job_type}` of this build: {source}")]
-pub struct DecodeError {
-    /// The stored name.
-    pub job_type: &'static str,
-    /// What serde says.
-    pub source: serde_json::Error,
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It is of this build's version, and not of its type.
+    #[error("the payload does not fit `{job_type}` of this build: {source}")]
+    Unfit {
+        /// The stored name.
+        job_type: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// A newer build wrote it.
+    #[error("written by version {stored} of `{job_type}`; this build knows up to {known}")]
+    Newer {
+        /// The stored name.
+        job_type: &'static str,
+        /// The version of the row.
+        stored: u32,
+        /// The version of this build.
+        known: u32,
+    },
+    /// The user's `upgrade` refuses it.
+    #[error("`{job_type}` has no upgrade for this payload of version {stored}: {source}")]
+    Refused {
+        /// The stored name.
+        job_type: &'static str,
+        /// The version of the row.
+        stored: u32,
+        /// What it says.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// What the user's `upgrade` made of it does not fit either.
+    #[error("upgraded from version {stored}, {source}")]
+    Upgraded {
+        /// The version of the row.
+        stored: u32,
+        /// Why it does not fit.
+        source: Box<Self>,
+    },
 }
 
 impl DecodeError {
     /// What serde says of a payload of `J`; where that has secrets, without what stands in it.
     pub fn of<J: Job>(source: serde_json::Error) -> Self {
-        let source = if J::SECRETS.is_empty() { source } else { discreet(source) };
-        Self { job_type: J::TYPE, source }
+        Self::Unfit { job_type: J::TYPE, source: quiet::<J>(source) }
     }
+}
+
+/// What serde says of a payload of `J`; where that has secrets, without what stands in it.
+pub(crate) fn quiet<J: Job>(source: serde_json::Error) -> serde_json::Error {
+    if J::SECRETS.is_empty() { source } else { discreet(source) }
 }
 
 impl JobEntry {
     /// Its stored name, then the names of rows written before a rename.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::once(self.job_type).chain(self.aliases.iter().copied())
+    }
+
+    /// Starts one attempt with the payload of a row, of whatever version.
+    ///
+    /// # Errors
+    /// The payload is not one that this build's function takes.
+    pub fn start<'a>(
+        &self,
+        version: u32,
+        payload: &str,
+        ctx: &'a JobContext,
+        data: &'a DataMap,
+    ) -> Result<Attempting<'a>, DecodeError> {
+        self.upgraded(version, payload, |payload| (self.run)(payload, ctx, data))
+    }
+
+    /// Decodes the payload of a row, of whatever version, and gives what is made of it, without running anything but the
+    /// user's `upgrade`.
+    ///
+    /// # Errors
+    /// The payload is not one that this build's function takes.
+    pub fn read(&self, version: u32, payload: &str) -> Result<Checked, DecodeError> {
+        self.upgraded(version, payload, self.check)
+    }
+
+    /// `take` is given a payload of this build's version.
+    fn upgraded<T>(
+        &self,
+        stored: u32,
+        payload: &str,
+        take: impl FnOnce(&str) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let (job_type, known) = (self.job_type, self.defaults.version);
+        if stored == known {
+            return take(payload);
+        }
+        let Some(upgrade) = self.upgrade.filter(|_| stored < known) else {
+            return Err(DecodeError::Newer { job_type, stored, known });
+        };
+        let old = serde_json::from_str(&bare(payload));
+        let old = old.map_err(|source| {
+            let source = if self.secrets.is_empty() { source } else { discreet(source) };
+            DecodeError::Unfit { job_type, source }
+        })?;
+        let new = upgrade(stored, old).map_err(|source| DecodeError::Refused { job_type, stored, source })?;
+        take(&new.to_string()).map_err(|why| DecodeError::Upgraded { stored, source: Box::new(why) })
     }
 }
 

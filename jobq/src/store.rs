@@ -110,6 +110,10 @@ pub trait Store: Send + Sync + 'static {
     /// All pauses, those of queues first, by name.
     fn pauses(&self) -> Answer<'_, Vec<Pause>>;
 
+    /// One page of the payloads that may yet have to be run, those of scheduled, pending, running and dead jobs, in the
+    /// order of their rows: those after this row, 0 for the first page. It holds some MiB at most, or one job.
+    fn payloads(&self, after: i64) -> Answer<'_, PayloadPage>;
+
     /// Keeps which jobs of a program follow from which events, `(event, job type)`, in place of what it said before.
     fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()>;
 
@@ -227,6 +231,7 @@ fn unfit(job: &NewJob) -> Option<String> {
     let size = job.payload.len();
     name("job type", &job.job_type)
         .or_else(|| name("queue", &job.queue))
+        .or_else(|| (job.version == 0).then(|| "its version is 0; the first is 1".into()))
         .or_else(|| (job.max_attempts == 0).then(|| "max_attempts is 0; the least is 1".into()))
         .or_else(|| {
             (label > MAX_LABEL).then(|| format!("a label of {label} characters; the most is {MAX_LABEL}"))
@@ -382,6 +387,8 @@ pub struct Claimed {
     pub queue: Arc<str>,
     /// JSON text.
     pub payload: String,
+    /// The version of the payload.
+    pub version: u32,
     /// 1 = first run.
     pub attempt: u32,
     /// Counted starts at most.
@@ -784,6 +791,37 @@ pub(crate) fn admit_pause(pause: &Pause) -> Result<(), StoreError> {
     };
     Err(StoreError::Invalid(format!("{} can't be paused: {why}", pause.what)))
 }
+
+/// A page of payloads: [`Store::payloads`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PayloadPage {
+    /// The payloads; there may be none although there are more pages.
+    pub payloads: Vec<StoredPayload>,
+    /// The row after which the next page begins.
+    pub next: i64,
+    /// The last row of all, as of now: there are no more pages once `next` has reached it.
+    pub last: i64,
+}
+
+/// A payload that may yet have to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPayload {
+    /// The job.
+    pub id: JobId,
+    /// The stored name of its function.
+    pub job_type: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// The version of the payload.
+    pub version: u32,
+    /// JSON text.
+    pub payload: String,
+}
+
+/// Payloads on a page at most.
+pub(crate) const PAGE_PAYLOADS: usize = 1000;
+/// Bytes of payloads at which a page is full.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// That a program knows a job which follows from an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

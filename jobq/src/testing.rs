@@ -37,12 +37,14 @@ use std::{any::Any, fmt, future::Future, ops::Deref, path::PathBuf, sync::Arc, t
 
 mod drain;
 mod find;
+mod manifest;
 mod perform;
 
 pub use drain::{Drain, Drained, Run};
 pub use find::Found;
 #[doc(hidden)]
 pub use find::{Sought, seek};
+pub use manifest::assert_manifest;
 pub use perform::{Perform, perform};
 
 /// A queue of one test: empty, in memory or in a file of its own, on a clock of its own.

@@ -11,6 +11,7 @@ mod list;
 mod notes;
 mod outcomes;
 mod pausing;
+mod payloads;
 mod people;
 mod schedules;
 mod standing;

@@ -238,6 +238,7 @@ fn context(attempt: u32) -> (JobContext, CancelSwitch) {
         job_type: "any".into(),
         queue: "default".into(),
         payload: String::new(),
+        version: 1,
         attempt,
         max_attempts: 3,
         priority: 0,
@@ -267,7 +268,7 @@ async fn failure(job_type: &str, payload: serde_json::Value) -> (ErrorClass, Str
 
 #[test]
 fn options_become_the_defaults_of_the_type() {
-    let Defaults { queue, priority, max_attempts, timeout, retain, unique: _ } = SendWelcomeEmail::DEFAULTS;
+    let Defaults { queue, priority, max_attempts, timeout, retain, .. } = SendWelcomeEmail::DEFAULTS;
     assert_eq!((queue, priority, max_attempts), ("mail", -3, Some(4)));
     assert_eq!(timeout, Some(Timeout::After(Duration::from_secs(90))));
     assert_eq!(retain, Some(Duration::from_secs(7 * 24 * 3600)));
@@ -276,8 +277,7 @@ fn options_become_the_defaults_of_the_type() {
 
 #[test]
 fn no_options_are_the_defaults_of_all() {
-    let Defaults { queue, priority, max_attempts, timeout, retain, unique } = Sweep::DEFAULTS;
-    assert_eq!(unique, None);
+    let Defaults { queue, priority, max_attempts, timeout, retain, .. } = Sweep::DEFAULTS;
     assert_eq!((queue, priority, max_attempts, timeout, retain), ("default", 0, None, None, None));
     assert_eq!(Sweep::TYPE, "sweep");
     assert!(matches!(entry("sweep").backoff, BackoffPolicy::Unset));

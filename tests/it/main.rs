@@ -7,6 +7,7 @@ mod crates;
 mod events;
 mod laws;
 mod macros;
+mod manifest;
 mod model;
 mod pure;
 mod queue;
@@ -18,6 +19,7 @@ mod sqlite;
 mod testing;
 mod tidy;
 mod unique;
+mod versions;
 mod worker;
 
 /// The ids of what was enqueued, for tests that are about the jobs and not about how they landed.

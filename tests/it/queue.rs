@@ -35,7 +35,7 @@ impl Job for Measure {
         max_attempts: Some(8),
         timeout: Some(Timeout::After(secs(20))),
         retain: Some(days(2)),
-        unique: None,
+        ..Defaults::NONE
     };
     type Args = (u64, String);
     type Return = Result<u32, String>;
@@ -284,6 +284,7 @@ async fn every_option_lands_in_its_own_column(bench: Bench) {
         state: JobState::Scheduled,
         priority: -5,
         payload: row.payload.clone(),
+        version: 1,
         label: Some("A title".into()),
         run_at: now + 23 * 60_000,
         attempts: 0,

@@ -226,6 +226,7 @@ rig! {
     pauses() -> Vec<Pause>;
     subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
     subscriptions() -> Vec<Subscribed>;
+    payloads(after: i64) -> PayloadPage;
     get(id: JobId) -> Option<JobRow>;
     outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
     attempts(id: JobId) -> Vec<Attempt>;

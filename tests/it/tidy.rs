@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The levels of jobq/src: a room may name those below it, never one beside or above it.
-const LEVELS: [(&str, u8); 20] = [
+const LEVELS: [(&str, u8); 21] = [
     ("lib", 9),
     ("guide", 9),
     ("private", 9),
@@ -16,6 +16,7 @@ const LEVELS: [(&str, u8); 20] = [
     ("worker", 8),
     ("flow", 8),
     ("event", 8),
+    ("check", 7),
     ("enqueue", 7),
     // A rescue takes what follows from a lost attempt from the executor's pure step.
     ("maintenance", 7),

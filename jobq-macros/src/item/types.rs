@@ -81,8 +81,13 @@ pub(crate) fn type_arguments(ty: &Type, name: &str) -> Option<impl Iterator<Item
 
 /// A type as a person writes it.
 pub(crate) fn shown(ty: &Type) -> String {
-    let spaced = ty.to_token_stream().to_string();
-    [
+    spaced(ty.to_token_stream())
+}
+
+/// Tokens with spaces where a person writes them, whatever the compiler's own way is.
+pub(crate) fn spaced(tokens: TokenStream) -> String {
+    let spaced = tokens.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    let tight = [
         (" < ", "<"),
         (" <", "<"),
         ("< ", "<"),
@@ -92,7 +97,23 @@ pub(crate) fn shown(ty: &Type) -> String {
         ("& ", "&"),
         ("[ ", "["),
         (" ]", "]"),
+        ("( ", "("),
+        (" )", ")"),
     ]
     .into_iter()
-    .fold(spaced, |text, (from, to)| text.replace(from, to))
+    .fold(spaced, |text, (from, to)| text.replace(from, to));
+    // A call's parenthesis stands at its name, that of a tuple does not.
+    let mut text = String::with_capacity(tight.len());
+    for (place, part) in tight.split(" (").enumerate() {
+        let after_name = text.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        text += if place == 0 {
+            ""
+        } else if after_name {
+            "("
+        } else {
+            " ("
+        };
+        text += part;
+    }
+    text
 }

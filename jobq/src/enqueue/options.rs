@@ -10,7 +10,7 @@ use crate::{
         unique::canonical,
     },
     queue::{JobQueue, NoQueue, check_queue_name},
-    registry::{DecodeError, decode},
+    registry::quiet,
     retry::Backoff,
     secret::redacted,
     time::{Millis, millis, whole_millis},
@@ -296,6 +296,7 @@ impl Options {
             label: self.label.map(cut_label),
             retain: self.retain.or(defaults.retain),
             unique: None,
+            version: defaults.version,
         };
         Ok(Template { new, unique })
     }
@@ -327,10 +328,8 @@ fn whole_key(payload: &str) -> Result<String, EnqueueError> {
 
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
 pub(super) fn fill<J: Job>(template: &Template, job: &J) -> Result<NewJob, EnqueueError> {
-    let written = serde_json::to_string(job).map_err(|why| EnqueueError::Unwritable {
-        job_type: J::TYPE,
-        why: Arc::new(DecodeError::of::<J>(why).source),
-    });
+    let written = serde_json::to_string(job)
+        .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(quiet::<J>(why)) });
     let payload = checked_size(J::TYPE, written?)?;
     check_nulls::<J>(&payload)?;
     template.filled(payload, || job.label(), || job.unique_key(), None)
@@ -341,9 +340,9 @@ fn check_nulls<J: Job>(payload: &str) -> Result<(), EnqueueError> {
     if !payload.contains("null") {
         return Ok(());
     }
-    match decode::<J>(payload) {
+    match serde_json::from_str::<J>(payload) {
         Ok(_) => Ok(()),
-        Err(why) => Err(EnqueueError::Unreadable { job_type: J::TYPE, why: Arc::new(why.source) }),
+        Err(why) => Err(EnqueueError::Unreadable { job_type: J::TYPE, why: Arc::new(quiet::<J>(why)) }),
     }
 }
 

@@ -130,6 +130,7 @@ impl Schedule {
             id: name,
             job_type: job.job_type.into_owned(),
             payload,
+            version: job.version,
             cron_expr: pattern.trim().to_owned(),
             tz: zone,
             catch_up,
@@ -154,8 +155,12 @@ pub(crate) fn tick_job(row: &ScheduleRow, queue: &JobQueue, now: Millis) -> Resu
     let entry = linked.get(&row.job_type);
     let entry = entry.ok_or_else(|| format!("this program knows no job `{}`", row.job_type))?;
     let options = Options::read(&row.options).map_err(|why| format!("its options can't be read: {why}"))?;
-    let payload = queue.opened_payload(&row.job_type, &row.payload).map_err(|why| why.to_string())?;
-    let mut job = job_of(entry, payload.into_owned(), options, queue, now).map_err(|why| why.to_string())?;
+    let stored = queue.opened_payload(&row.job_type, &row.payload).map_err(|why| why.to_string())?;
+    let payload = match row.version == entry.defaults.version {
+        true => stored.into_owned(),
+        false => entry.read(row.version, &stored).map_err(|why| why.to_string())?.payload,
+    };
+    let mut job = job_of(entry, payload, options, queue, now).map_err(|why| why.to_string())?;
     queue.seal(slice::from_mut(&mut job)).map_err(|why| why.to_string())?;
     Ok(job)
 }

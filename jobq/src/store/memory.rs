@@ -10,9 +10,9 @@ use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, Promise, Promised, Release,
-        Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
-        admit_brought, admit_pause,
+        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, PayloadPage, Promise, Promised,
+        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
+        admit, admit_brought, admit_pause,
     },
     time::Millis,
 };
@@ -221,6 +221,10 @@ impl Store for MemoryStore {
 
     fn pauses(&self) -> Answer<'_, Vec<Pause>> {
         self.read(Tables::pauses)
+    }
+
+    fn payloads(&self, after: i64) -> Answer<'_, PayloadPage> {
+        self.read(|tables| tables.payloads(after))
     }
 
     fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()> {

@@ -23,6 +23,8 @@ pub struct NewSchedule {
     pub job_type: String,
     /// The payload of its jobs, JSON text.
     pub payload: String,
+    /// The version of that payload.
+    pub version: u32,
     /// The pattern.
     pub cron_expr: String,
     /// The pattern's time zone.
@@ -70,6 +72,8 @@ pub struct ScheduleRow {
     pub job_type: String,
     /// The payload of its jobs, JSON text.
     pub payload: String,
+    /// The version of that payload.
+    pub version: u32,
     /// The pattern.
     pub cron_expr: String,
     /// The pattern's time zone.

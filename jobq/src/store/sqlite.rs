@@ -30,9 +30,9 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, Promise, Promised, Release,
-        Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow, admit,
-        admit_brought, admit_pause,
+        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage, Promise, Promised,
+        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
+        admit, admit_brought, admit_pause,
     },
     time::Millis,
 };
@@ -372,6 +372,11 @@ impl Store for SqliteStore {
 
     fn pauses(&self) -> Answer<'_, Vec<Pause>> {
         self.read(read::pauses)
+    }
+
+    fn payloads(&self, after: i64) -> Answer<'_, PayloadPage> {
+        let tag = self.tag;
+        self.read(move |db| read::payloads(db, tag, after))
     }
 
     fn subscribe(&self, program: String, follows: Vec<(String, String)>, now: Millis) -> Answer<'_, ()> {

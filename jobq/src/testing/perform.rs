@@ -161,7 +161,7 @@ fn captured<J: CallJob>() -> Result<&'static JobEntry, String> {
 }
 
 fn run<'a, J: CallJob>(
-    text: &'a str,
+    text: &str,
     ctx: &'a JobContext,
     lent: &'a DataMap,
 ) -> Result<Attempting<'a>, DecodeError> {

@@ -197,6 +197,7 @@ fn new_schedule(entry: &JobEntry, cron: &CronEntry, now: Millis) -> Option<NewSc
             id: entry.job_type.to_owned(),
             job_type: entry.job_type.to_owned(),
             payload,
+            version: entry.defaults.version,
             cron_expr: cron.pattern.to_owned(),
             tz: cron.zone.to_owned(),
             catch_up: cron.catch_up,
@@ -215,7 +216,7 @@ fn new_schedule(entry: &JobEntry, cron: &CronEntry, now: Millis) -> Option<NewSc
 
 fn is_as(row: &ScheduleRow, new: &NewSchedule) -> bool {
     row.source == new.source
-        && row.payload == new.payload
+        && (&row.payload, row.version) == (&new.payload, new.version)
         && row.cron_expr == new.cron_expr
         && row.tz == new.tz
         && row.catch_up == new.catch_up.to_string()

@@ -29,6 +29,7 @@ impl Scene {
             id: "second".into(),
             job_type: "note".into(),
             payload: r#"{"n":1}"#.into(),
+            version: 1,
             cron_expr: "* * * * * *".into(),
             tz: "Australia/Lord_Howe".into(),
             catch_up,

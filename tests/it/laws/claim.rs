@@ -22,6 +22,7 @@ on_every_store![
     promote_takes_the_earliest_up_to_its_limit,
     promote_keeps_the_order_of_claims,
     attempts_count_what_counts,
+    a_claim_tells_the_version_of_the_payload,
     due_tells_pending_and_the_next_time,
     due_knows_types_and_queues,
 ];
@@ -191,6 +192,22 @@ async fn promote_keeps_the_order_of_claims(g: &Ground) {
     g.store.promote(10, NOW + 9).await.unwrap();
     let now = g.enqueue(work(), NOW + 5).await;
     assert_eq!(ids(&g.claim(10, NOW + 9).await), [urgent, early, now, late]);
+}
+
+/// A job that was put back keeps the version of its payload, whatever the build that claims it next.
+async fn a_claim_tells_the_version_of_the_payload(g: &Ground) {
+    let plain = g.pending().await;
+    assert_eq!(g.claim_this(plain, NOW).await.version, 1);
+    let second = g.enqueue(NewJob { version: 2, ..work() }, NOW).await;
+    for _ in 0..2 {
+        let job = g.claim_this(second, NOW).await;
+        assert_eq!((job.version, g.row(second).await.version), (2, 2));
+        g.fail(second, job.lease, Next::At(NOW), NOW).await;
+    }
+    let job = g.claim_this(second, NOW).await;
+    g.fail(second, job.lease, Next::Dead, NOW).await;
+    g.retry(second, NOW).await;
+    assert_eq!(g.claim_this(second, NOW).await.version, 2);
 }
 
 /// Promise 3: errors and lost workers cost an attempt each; release and snooze cost none.

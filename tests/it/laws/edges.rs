@@ -105,6 +105,7 @@ async fn a_job_enqueued_without_a_time_is_pending_now(g: &Ground) {
         state: JobState::Pending,
         priority: 0,
         payload: r#"{"n":1}"#.into(),
+        version: 1,
         label: None,
         run_at: NOW + 3,
         attempts: 0,
@@ -164,6 +165,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             label: Some(format!("label {n}")),
             retain: [None, Some(Duration::ZERO), Some(Duration::from_millis(86_400_001))][n],
             unique: None,
+            version: [1, 2, u32::MAX][n],
         };
         let row = g.row(g.enqueue(job.clone(), NOW).await).await;
         let read = NewJob {
@@ -178,6 +180,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             label: row.label,
             retain: row.retain,
             unique: None,
+            version: row.version,
         };
         assert_eq!(format!("{read:?}"), format!("{job:?}"));
     }

@@ -42,6 +42,7 @@ fn schedule(id: &str) -> NewSchedule {
         id: id.into(),
         job_type: WORK.into(),
         payload: "1".into(),
+        version: 7,
         cron_expr: "* * * * *".into(),
         tz: "UTC".into(),
         catch_up: CatchUp::Once,
@@ -91,6 +92,7 @@ async fn a_schedule_is_read_back_whole(g: &Ground) {
     let new = NewSchedule {
         id: "nächtlich".into(),
         payload: r#"{"z":1,"a":[1.50]}"#.into(),
+        version: 7,
         cron_expr: "0 30 2 * * MON-FRI".into(),
         tz: "Europe/Warsaw".into(),
         catch_up: CatchUp::OnceWithin(Duration::from_secs(7200)),
@@ -105,6 +107,7 @@ async fn a_schedule_is_read_back_whole(g: &Ground) {
         id: "nächtlich".into(),
         job_type: WORK.into(),
         payload: r#"{"z":1,"a":[1.50]}"#.into(),
+        version: 7,
         cron_expr: "0 30 2 * * MON-FRI".into(),
         tz: "Europe/Warsaw".into(),
         catch_up: "once(7200s)".into(),
@@ -318,6 +321,7 @@ async fn a_changed_schedule_keeps_its_tick_unless_its_pattern_or_zone_changed(g:
     let job = enqueued(tick_now(g, Overlap::Allow).await);
     let other = NewSchedule {
         payload: "2".into(),
+        version: 7,
         job_type: "other".into(),
         catch_up: CatchUp::Skip,
         options: r#"{"priority":3}"#.into(),

@@ -220,6 +220,7 @@ async fn what_no_store_takes_is_refused_whole(g: &Ground) {
         in_queue(&long),
         in_queue("nul\0"),
         NewJob { max_attempts: 0, ..work() },
+        NewJob { version: 0, ..work() },
         NewJob { label: Some("é".repeat(MAX_LABEL + 1)), ..work() },
         NewJob::new(WORK, "x".repeat(MAX_PAYLOAD + 1)),
     ];

@@ -414,6 +414,7 @@ pub(super) fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
                 on_conflict: unique.on_conflict,
             })
         }),
+        version: 1 + n as u32 % 3,
         ..NewJob::new(TYPES[spec.job_type], format!("[{n}]"))
     }
 }

@@ -79,6 +79,7 @@ impl Pair {
                     id: name,
                     job_type: TYPES[job_type].into(),
                     payload: format!("[{job_type}]"),
+                    version: 1 + job_type as u32,
                     cron_expr: ["0 * * * *", "0 3 * * *"][pattern].into(),
                     tz: "UTC".into(),
                     catch_up: CatchUp::Once,

@@ -337,6 +337,7 @@ async fn every_value_is_stored_as_a_plain_enqueue_stores_it() {
     new[3].queue = "mail ü".into();
     new[4].label = Some("with a nul \0 inside".into());
     new[4].run_at = Some(T0 - HOUR);
+    new[5].version = 7;
     let plain = soon(site.store.enqueue(new.clone(), T0)).await.unwrap().ids();
     let mut tx = pool.begin().await.unwrap();
     let in_tx = enqueue_in(&site.store, &mut tx, new.clone()).await.unwrap();

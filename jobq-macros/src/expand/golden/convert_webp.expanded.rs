@@ -81,6 +81,7 @@ const _: () = {
         ],
         cron: ::jobq::private::Option::None,
         secrets: <ConvertWebp as ::jobq::private::Job>::SECRETS,
+        upgrade: ::jobq::private::None,
         check: ::jobq::private::check::<ConvertWebp>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<ConvertWebp>(text)?;
@@ -92,6 +93,21 @@ const _: () = {
                 }),
             )
         },
+        fields: &[
+            ::jobq::private::Field {
+                name: "media_id",
+                aliases: &[],
+                ty: "u64",
+                optional: false,
+                flatten: false,
+            },
+        ],
+        shape: "",
+        written: &[
+            ("blocking", ""),
+            ("on", "MediaUploaded"),
+            ("on", "(PostChanged, with = its_pictures)"),
+        ],
         function: "convert_webp",
         module: ::jobq::private::module_path!(),
         file: ::jobq::private::file!(),

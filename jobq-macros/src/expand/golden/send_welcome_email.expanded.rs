@@ -95,6 +95,7 @@ const _: () = {
         on: &[],
         cron: ::jobq::private::Option::None,
         secrets: <SendWelcomeEmail as ::jobq::private::Job>::SECRETS,
+        upgrade: ::jobq::private::None,
         check: ::jobq::private::check::<SendWelcomeEmail>,
         run: |text, ctx, lent| {
             let job = ::jobq::private::decode::<SendWelcomeEmail>(text)?;
@@ -106,6 +107,31 @@ const _: () = {
                 }),
             )
         },
+        fields: &[
+            ::jobq::private::Field {
+                name: "userId",
+                aliases: &[],
+                ty: "u64",
+                optional: false,
+                flatten: false,
+            },
+            ::jobq::private::Field {
+                name: "email",
+                aliases: &[],
+                ty: "String",
+                optional: true,
+                flatten: false,
+            },
+        ],
+        shape: "",
+        written: &[
+            ("queue", "\"mail\""),
+            ("max_attempts", "5"),
+            ("timeout", "\"30s\""),
+            ("backoff", "exponential(base = \"10s\", max = \"30m\")"),
+            ("label", "\"Welcome mail to {email}\""),
+            ("serde", "(rename_all = \"camelCase\")"),
+        ],
         function: "send_welcome_email",
         module: ::jobq::private::module_path!(),
         file: ::jobq::private::file!(),

@@ -29,6 +29,7 @@ impl Tables {
             id: new.id,
             job_type: new.job_type,
             payload: new.payload,
+            version: new.version,
             cron_expr: new.cron_expr,
             tz: new.tz,
             catch_up: new.catch_up.to_string(),

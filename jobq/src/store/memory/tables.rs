@@ -9,8 +9,9 @@ use crate::{
     state::{Edge, JobState, StateSet},
     store::{
         Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
-        Landed, Life, NewWorker, Next, Note, Outcome, Pause, Paused, Release, Rescue, Retention, Running,
-        Settled, Snooze, StoreError, Subscribed, Ties, WorkerRow,
+        Landed, Life, NewWorker, Next, Note, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, Paused, PayloadPage,
+        Release, Rescue, Retention, Running, Settled, Snooze, StoreError, StoredPayload, Subscribed, Ties,
+        WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -166,6 +167,7 @@ impl Tables {
             state: waiting(run_at, now),
             priority: new.priority,
             payload: new.payload,
+            version: new.version,
             label: new.label,
             run_at,
             attempts: 0,
@@ -221,6 +223,29 @@ impl Tables {
         let there = self.pauses.remove(what).is_some();
         self.moves += u64::from(there);
         there
+    }
+
+    pub(super) fn payloads(&self, after: i64) -> PayloadPage {
+        let mut page = PayloadPage { payloads: Vec::new(), next: after, last: self.last_row };
+        let mut bytes = 0;
+        for (&row, job) in self.jobs.range(after + 1..) {
+            if page.payloads.len() >= PAGE_PAYLOADS || bytes >= PAGE_BYTES {
+                return page;
+            }
+            page.next = row;
+            if !matches!(job.state, JobState::Completed | JobState::Cancelled) {
+                bytes += job.payload.len();
+                page.payloads.push(StoredPayload {
+                    id: job.id,
+                    job_type: job.job_type.clone(),
+                    state: job.state,
+                    version: job.version,
+                    payload: job.payload.clone(),
+                });
+            }
+        }
+        page.next = page.last.max(after);
+        page
     }
 
     pub(super) fn subscribe(&mut self, program: String, follows: Vec<(String, String)>, now: Millis) {
@@ -642,7 +667,7 @@ fn wait(job: &mut JobRow, run_at: Millis, now: Millis) {
 fn replace(job: &mut JobRow, new: NewJob, fields: Fields, now: Millis) {
     let takes = |field| fields.contains(field);
     if takes(JobField::Payload) {
-        job.payload = new.payload;
+        (job.payload, job.version) = (new.payload, new.version);
     }
     if takes(JobField::Label) {
         job.label = new.label;
@@ -742,6 +767,7 @@ fn claimed(job: &JobRow) -> Claimed {
         job_type: job.job_type.as_str().into(),
         queue: job.queue.as_str().into(),
         payload: job.payload.clone(),
+        version: job.version,
         attempt: job.attempts,
         max_attempts: job.max_attempts,
         priority: job.priority,

@@ -527,6 +527,11 @@ pub(super) fn timeout(millis: i64) -> Timeout {
     }
 }
 
+/// A stored version; one that was broken by hand is one that nobody knows.
+pub(super) fn version(stored: Option<i64>) -> u32 {
+    stored.map_or(1, |version| u32::try_from(version).unwrap_or(u32::MAX))
+}
+
 /// A stored text. Other programs may have written what is not UTF-8: that is shown with marks in it, since one such
 /// row must not make a list or a claim fail.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {

@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "unique", include_str!("../../../migrations/sqlite/0006_unique.sql")),
     (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
+    (11, "versions", include_str!("../../../migrations/sqlite/0011_versions.sql")),
 ];
 
 /// The names that the tables and views need, and that an application may already use.

@@ -6,15 +6,15 @@ pub(super) use schedules::{due_schedules, schedules, ticks};
 
 use super::{
     alive::SideCar,
-    desk::{backoff, each_lane, paused, sql, text, timeout},
+    desk::{backoff, each_lane, paused, sql, text, timeout, version},
     filter,
 };
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow, WorkerId},
     state::{JobState, StateSet},
     store::{
-        Answer, Cancel, Count, Due, JobFilter, Outcome, Pause, Promise, Retention, Running, StoreError,
-        Subscribed, Ties, WorkerRow,
+        Answer, Cancel, Count, Due, JobFilter, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, PayloadPage,
+        Promise, Retention, Running, StoreError, StoredPayload, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -135,6 +135,7 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         result: text(row, 22)?,
         error: text(row, 23)?,
         cancel_asked_at: row.get(28)?,
+        version: version(row.get(29)?),
     })
 }
 
@@ -262,6 +263,34 @@ pub(super) fn pauses(db: &Connection) -> rusqlite::Result<Vec<Pause>> {
             })
         })?
         .collect()
+}
+
+/// Rows, also such as are done with, that a page of payloads looks at.
+const PAYLOAD_LOOKS: i64 = 20_000;
+
+pub(super) fn payloads(db: &Connection, tag: u32, after: i64) -> rusqlite::Result<PayloadPage> {
+    let last = last_id(db)?;
+    let end = after.saturating_add(PAYLOAD_LOOKS).min(last);
+    let mut page = PayloadPage { payloads: Vec::new(), next: end.max(after), last };
+    let mut look = db.prepare_cached(sql!("payloads"))?;
+    let mut rows = look.query(params![after, end])?;
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let payload = text(row, 5)?.unwrap_or_default();
+        bytes += payload.len();
+        page.payloads.push(StoredPayload {
+            id: JobId::compose(row.get(1)?, row.get(0)?, tag),
+            job_type: text(row, 2)?.unwrap_or_default(),
+            state: JobState::from_code(row.get(3)?).unwrap_or(JobState::Dead),
+            version: version(row.get(4)?),
+            payload,
+        });
+        if page.payloads.len() >= PAGE_PAYLOADS || bytes >= PAGE_BYTES {
+            page.next = row.get(0)?;
+            break;
+        }
+    }
+    Ok(page)
 }
 
 pub(super) fn subscriptions(db: &Connection) -> rusqlite::Result<Vec<Subscribed>> {

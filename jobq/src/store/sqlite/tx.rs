@@ -112,7 +112,8 @@ fn row(job: &NewJob, now: Millis) -> Value {
         unique.map(|unique| &unique.key),
         unique.map(|unique| &unique.scope),
         unique.map(|unique| unique.states.code()),
-        columns.unique_until
+        columns.unique_until,
+        columns.version
     ])
 }
 

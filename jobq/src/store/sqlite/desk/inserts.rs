@@ -21,7 +21,7 @@ static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| SIZES.map(statement)
 const GATHERED: usize = 500;
 const GATHERED_BYTES: usize = 256 * 1024;
 /// Parameters of one row.
-const WIDTH: usize = 13;
+const WIDTH: usize = 14;
 
 /// Jobs that have their ids and are not laid yet.
 #[derive(Default)]
@@ -133,8 +133,9 @@ fn bind(
     to.raw_bind_parameter(before + 9, inserted.backoff.as_deref())?;
     to.raw_bind_parameter(before + 10, job.label.as_deref())?;
     to.raw_bind_parameter(before + 11, &*job.payload)?;
-    to.raw_bind_parameter(before + 12, now)?;
-    to.raw_bind_parameter(before + 13, now)
+    to.raw_bind_parameter(before + 12, inserted.version)?;
+    to.raw_bind_parameter(before + 13, now)?;
+    to.raw_bind_parameter(before + 14, now)
 }
 
 /// enqueue.sql for this many rows: its last line is the row.
@@ -152,6 +153,7 @@ pub(in super::super) struct Inserted {
     pub(in super::super) retain: Option<i64>,
     pub(in super::super) backoff: Option<String>,
     pub(in super::super) unique_until: Option<Millis>,
+    pub(in super::super) version: Option<u32>,
 }
 
 impl Inserted {
@@ -166,6 +168,8 @@ impl Inserted {
                 Timeout::Never => 0,
             }),
             retain: job.retain.map(millis),
+            // A plain job's row pays a byte for it.
+            version: Some(job.version).filter(|version| *version != 1),
             backoff: job.backoff.as_ref().and_then(|backoff| serde_json::to_string(backoff).ok()),
             unique_until: job
                 .unique

@@ -1,6 +1,6 @@
 //! Lanes: the (queue, job type) pairs, and which are paused, as far as they are committed or laid in the open transaction.
 
-use super::{Desk, backoff, sql, text, timeout};
+use super::{Desk, backoff, sql, text, timeout, version};
 use crate::{
     job::JobId,
     store::{ClaimSet, Claimed, Paused, Ties},
@@ -135,6 +135,7 @@ impl Lanes {
             timeout: got.get::<_, Option<i64>>(7)?.map(timeout),
             backoff: backoff(text(got, 8)?),
             payload: text(got, 9)?.unwrap_or_default(),
+            version: version(got.get(10)?),
             ties: Ties::NONE,
         })
     }

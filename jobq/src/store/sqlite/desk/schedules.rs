@@ -29,7 +29,8 @@ impl Desk {
             new.options,
             new.next_run,
             new.enabled,
-            now
+            now,
+            new.version
         ];
         Ok(self.execute(sql!("put_schedule"), put)? == 1)
     }

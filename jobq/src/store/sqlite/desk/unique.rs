@@ -154,7 +154,8 @@ impl Desk {
                 unique.map(|unique| &unique.key),
                 unique.map(|unique| &unique.scope),
                 unique.map(|unique| unique.states.code()),
-                inserted.unique_until
+                inserted.unique_until,
+                inserted.version
             ],
         )? == 1;
         if laid {
@@ -198,7 +199,8 @@ impl Desk {
                 inserted.timeout,
                 inserted.backoff,
                 inserted.retain,
-                now
+                now,
+                inserted.version
             ],
         )?;
         let due = fields.contains(JobField::RunAt) && inserted.state == JobState::Pending;

@@ -1,6 +1,6 @@
 //! What is read of schedules.
 
-use super::super::desk::{sql, text};
+use super::super::desk::{sql, text, version};
 use crate::{
     job::JobId,
     schedule::Overlap,
@@ -55,6 +55,7 @@ fn schedule_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<ScheduleRow> {
         error: text(row, 15)?,
         created_at: row.get(16)?,
         updated_at: row.get(17)?,
+        version: version(row.get(18)?),
     })
 }
 

@@ -133,6 +133,7 @@ impl<'a> Plan<'a> {
                 .bind(columns.backoff)
                 .bind(columns.retain)
                 .bind(now)
+                .bind(columns.version)
                 .execute(&mut *db)
                 .await?;
         }
@@ -185,6 +186,7 @@ fn take_over(job: &mut NewJob, new: &NewJob, fields: Fields) {
     let takes = |field| fields.contains(field);
     if takes(JobField::Payload) {
         job.payload.clone_from(&new.payload);
+        job.version = new.version;
     }
     if takes(JobField::Label) {
         job.label.clone_from(&new.label);

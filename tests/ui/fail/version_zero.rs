@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(version = 0)]
+async fn sweep() {}
+
+fn main() {}
