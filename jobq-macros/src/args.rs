@@ -50,7 +50,7 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// What a later version will know.
-const LATER: &[&str] = &["concurrency", "concurrency_key", "rate_limit", "version", "upgrade", "step"];
+const LATER: &[&str] = &["concurrency", "concurrency_key", "rate_limit", "step"];
 
 /// What people who come from other queues write.
 const ELSEWHERE: &[(&str, &str)] = &[

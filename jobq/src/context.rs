@@ -14,13 +14,18 @@ use std::{
     },
     task::{Context, Waker},
 };
+use steps::Names;
 use tokio::sync::Notify;
 
 mod completing;
 mod news;
+mod parked;
+mod steps;
 
 pub use completing::CompleteError;
 pub use news::Amount;
+pub(crate) use parked::block_on;
+pub use steps::StepError;
 
 /// The job that runs, seen from inside. A parameter `ctx: &JobContext` of a job function is given one.
 #[derive(Clone, Debug)]
@@ -70,6 +75,7 @@ struct Running {
     /// `None`: no worker runs it.
     office: Option<Arc<Office>>,
     news: News,
+    steps: Names,
     fired: AtomicBool,
     waiting: Notify,
     order: Mutex<(Order, Option<Waker>)>,
@@ -182,6 +188,7 @@ impl JobContext {
             job,
             office,
             news: News::default(),
+            steps: Names::default(),
             fired: AtomicBool::new(false),
             waiting: Notify::new(),
             order: Mutex::default(),

@@ -1,7 +1,7 @@
 //! One claimed job → one Verdict: running it, and apart from that the pure step from what happened to what follows.
 
 use crate::{
-    context::JobContext,
+    context::{JobContext, block_on},
     job::{AttemptOutcome, CompletionRolledBack, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
     registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
     retry::Backoff,
@@ -388,7 +388,7 @@ impl Executor {
         self.threads.run(Box::new(move || {
             let _inside = runtime.enter();
             // Nobody listens any more when the worker has stopped meanwhile.
-            let _unheard = tell.send(threads::block_on(body));
+            let _unheard = tell.send(block_on(body));
         }))?;
         Ok(told)
     }

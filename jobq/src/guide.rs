@@ -19,6 +19,7 @@ pub mod transactions {}
 #[doc = include_str!("guide/secrets.md")]
 pub mod secrets {}
 #[doc = include_str!("guide/versions.md")]
+#[expect(clippy::test_attr_in_doctest, reason = "the test is what the chapter shows")]
 pub mod versions {}
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

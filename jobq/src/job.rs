@@ -28,6 +28,8 @@ pub const MAX_LABEL: usize = 255;
 pub const MAX_PAYLOAD: usize = 16 << 20;
 /// The largest stored result, in bytes of JSON.
 pub const MAX_RESULT: usize = 1 << 20;
+/// The most steps of one job.
+pub const MAX_STEPS: usize = 1000;
 /// The longest stored error text, in bytes; longer ones are cut, and the cut is marked.
 pub const MAX_ERROR: usize = 16 << 10;
 

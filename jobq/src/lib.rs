@@ -81,7 +81,7 @@ pub mod worker;
 pub use jobq_macros::{Event, job, test};
 
 pub use check::{Check, CheckProgress, CheckReport};
-pub use context::{CompleteError, JobContext};
+pub use context::{CompleteError, JobContext, StepError};
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
     JobSet,
@@ -102,7 +102,7 @@ pub use retry::Backoff;
 pub use secret::{BadKeys, SecretKeys};
 pub use state::JobState;
 pub use store::{
-    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, ScheduleRow, StoreError, TickRow, Tx,
+    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, ScheduleRow, Step, StoreError, TickRow, Tx,
     memory::MemoryStore,
     sqlite::{Durability, SqliteOptions, SqliteStore},
 };

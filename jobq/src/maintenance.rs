@@ -7,7 +7,6 @@ use crate::{
     executor::{Ending, Terms, Verdict, caught, following, verdict},
     job::{JobId, NewJob, WorkerId},
     registry::{BackoffPolicy, JobEntry, Registry},
-    retry::Backoff,
     store::{ClaimSet, Life, NewWorker, Next, Rescue, Retention, Running, Store, StoreError, WorkerRow},
     time::{Clock, NEVER, millis},
 };
@@ -23,6 +22,8 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+
+pub(crate) use crate::retry::trouble_wait;
 
 /// Jobs that were lost together, and not for the first time, run again spread over this: should one of them have taken
 /// its process with it, it is not to take the same others again.
@@ -79,18 +80,6 @@ pub(crate) async fn answered<T>(
         })
     });
     polled.await
-}
-
-/// How long to wait after this many failures of the store in a row: from 50 ms, doubling, at most 5 s, spread so that
-/// processes do not fall into step.
-pub(crate) fn trouble_wait(failures: u32) -> Duration {
-    const WAIT: Backoff = Backoff::Exponential {
-        base: Duration::from_millis(50),
-        factor: 2.0,
-        max: Duration::from_secs(5),
-        jitter: 0.5,
-    };
-    WAIT.delay(failures, fastrand::f64())
 }
 
 /// `around`, 15 % more or less.

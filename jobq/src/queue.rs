@@ -26,7 +26,7 @@ use crate::{
     registry::RegistryError,
     secret::{OpenError, SecretKeys},
     state::{Edge, JobState},
-    store::{Acted, Count, JobFilter, Retention, Store, StoreError},
+    store::{Acted, Count, JobFilter, Retention, Step, Store, StoreError},
     time::{Clock, Millis},
 };
 use std::{
@@ -200,6 +200,14 @@ impl JobQueue {
         OutputPages { queue: self.clone(), id: job.into(), after: None }
     }
 
+    /// Reads which steps one job has taken, in the order of their time; empty for an unknown job.
+    ///
+    /// # Errors
+    /// [`QueueError::Store`].
+    pub async fn steps(&self, job: impl Into<JobId>) -> Result<Vec<Step>, QueueError> {
+        Ok(self.0.store.steps(job.into()).await?)
+    }
+
     /// Reads one page of jobs, newest first, without their secrets: see [`get`](Self::get).
     ///
     /// # Errors
@@ -322,7 +330,8 @@ impl JobQueue {
 
 acts! {
     /// Runs a job again that has ended: dead, cancelled or completed → pending; attempts start at 0 again, the history
-    /// stays. Not where another job holds its unique key: [`QueueError::KeyHeld`].
+    /// stays, and so do the steps that it has taken, but of a completed job. Not where another job holds its unique key:
+    /// [`QueueError::KeyHeld`].
     Retry retry
     /// Runs jobs again that have ended: dead, cancelled or completed → pending.
     retry_all;

@@ -79,6 +79,18 @@ fn share(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }
 
+/// How long to wait after this many failures of the store in a row: from 50 ms, doubling, at most 5 s, spread so that
+/// processes do not fall into step.
+pub(crate) fn trouble_wait(failures: u32) -> Duration {
+    const WAIT: Backoff = Backoff::Exponential {
+        base: Duration::from_millis(50),
+        factor: 2.0,
+        max: Duration::from_secs(5),
+        jitter: 0.5,
+    };
+    WAIT.delay(failures, fastrand::f64())
+}
+
 /// Durations in stored JSON: whole milliseconds.
 mod in_millis {
     use serde::{Deserialize, Deserializer, Serializer};

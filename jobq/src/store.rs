@@ -17,6 +17,9 @@ use tokio::sync::watch;
 pub mod memory;
 mod schedules;
 pub mod sqlite;
+mod steps;
+
+pub use steps::{NewStep, Recorded, Step};
 
 pub use schedules::{
     DueSchedules, NewSchedule, ScheduleRow, Source, TICKS_KEPT, Tick, TickRow, Ticked, Turn,
@@ -81,19 +84,24 @@ pub trait Store: Send + Sync + 'static {
     /// output of claims from [`OUTPUTS_KEPT`](crate::job::OUTPUTS_KEPT) back on.
     fn note(&self, notes: Vec<Note>) -> Answer<'_, Vec<Settled>>;
 
+    /// Records a step of a running job: no edge. Written where the lease still holds, the job has fewer steps than
+    /// `step.most`, and none of this name; what is recorded stays.
+    fn record_step(&self, step: NewStep, now: Millis) -> Answer<'_, Recorded>;
+
     /// scheduled or pending → cancelled. Of a running job it is noted that this is wished of the lease that it runs under:
     /// its holder hears of it by [`cancels`](Self::cancels), and any way out of running but
     /// [`complete`](Self::complete) then is → cancelled, the attempt's outcome cancelled, whatever the settle says.
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
-    /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays. Not where another job holds
-    /// its unique key.
+    /// dead, cancelled or completed → pending: attempts start at 0 again, the history stays; so do the steps, but of a
+    /// completed job. Not where another job holds its unique key.
     fn retry(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
     /// scheduled → pending, before its time.
     fn run_now(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
-    /// completed, dead or cancelled → gone, with history and output; a unique key is free then, whatever its window.
+    /// completed, dead or cancelled → gone, with history, output and steps; a unique key is free then, whatever its
+    /// window.
     fn delete(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>>;
 
     /// Deletes finished jobs older than their retention, in short transactions; completed ones not before the window of
@@ -160,6 +168,12 @@ pub trait Store: Send + Sync + 'static {
     /// The output of one job in the order that it was written in, from after the line at this
     /// [place](OutputLine::place), at most `limit` lines; empty for an unknown job.
     fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>>;
+
+    /// What a step of this name gave, as JSON text; `None` where none is recorded.
+    fn step(&self, id: JobId, name: String) -> Answer<'_, Option<String>>;
+
+    /// The steps of one job that are recorded, in the order of their time; empty for an unknown job.
+    fn steps(&self, id: JobId) -> Answer<'_, Vec<Step>>;
 
     /// One page of jobs, newest first.
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>>;

@@ -92,3 +92,24 @@ async fn pay(ctx: &JobContext, n: u64) -> Result<u64, JobError> {
         _ => Ok(n),
     }
 }
+
+/// Takes a step, waits at its gate as `held` does, and takes another.
+#[job]
+async fn steps(ctx: &JobContext, n: u64) -> Result<[u64; 2], JobError> {
+    say("start", ctx);
+    let one = ctx.step("one", || async { Ok(step("one", ctx, n)) }).await?;
+    say("recorded", ctx);
+    let go = journal::folder().join(format!("go-{n}-{}", ctx.lease()));
+    while !go.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let two = ctx.step("two", || async { Ok(step("two", ctx, one)) }).await?;
+    say("effect", ctx);
+    say("end", ctx);
+    Ok([one, two])
+}
+
+fn step(name: &str, ctx: &JobContext, n: u64) -> u64 {
+    say(name, ctx);
+    n + 1
+}

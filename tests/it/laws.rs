@@ -15,6 +15,7 @@ mod payloads;
 mod people;
 mod schedules;
 mod standing;
+mod steps;
 mod subscriptions;
 mod text;
 mod unique;

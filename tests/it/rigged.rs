@@ -227,6 +227,9 @@ rig! {
     subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
     subscriptions() -> Vec<Subscribed>;
     payloads(after: i64) -> PayloadPage;
+    record_step(step: NewStep, now: i64) -> Recorded;
+    step(id: JobId, name: String) -> Option<String>;
+    steps(id: JobId) -> Vec<Step>;
     get(id: JobId) -> Option<JobRow>;
     outcomes(ids: Vec<JobId>) -> Vec<Option<Outcome>>;
     attempts(id: JobId) -> Vec<Attempt>;

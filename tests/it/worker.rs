@@ -12,6 +12,7 @@ mod people;
 mod results;
 mod running;
 mod starting;
+mod steps;
 mod stopping;
 mod transactions;
 mod trouble;

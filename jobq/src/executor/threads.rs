@@ -2,12 +2,9 @@
 
 use std::{
     collections::VecDeque,
-    future::Future,
     io,
-    pin::pin,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
+    thread,
     time::Duration,
 };
 
@@ -82,26 +79,5 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Drives `future` on this thread.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut cx = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
     }
 }

@@ -10,9 +10,9 @@ use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, Life, NewWorker, Note, Outcome, Pause, Paused, PayloadPage, Promise, Promised,
-        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
-        admit, admit_brought, admit_pause,
+        Failure, JobFilter, Life, NewStep, NewWorker, Note, Outcome, Pause, Paused, PayloadPage, Promise,
+        Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store, StoreError,
+        Subscribed, Tx, WorkerRow, admit, admit_brought, admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -188,6 +188,11 @@ impl Store for MemoryStore {
         Box::pin(ready(Ok(settled)))
     }
 
+    fn record_step(&self, step: NewStep, now: Millis) -> Answer<'_, Recorded> {
+        let recorded = admit_step(&step).map(|()| self.0.lock().record_step(step, now));
+        Box::pin(ready(recorded))
+    }
+
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
         self.write(now, |tables| ids.into_iter().map(|id| tables.cancel(id, now)).collect())
     }
@@ -291,6 +296,14 @@ impl Store for MemoryStore {
 
     fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>> {
         self.read(|tables| tables.output(id, after, limit))
+    }
+
+    fn step(&self, id: JobId, name: String) -> Answer<'_, Option<String>> {
+        self.read(|tables| tables.step(id, &name))
+    }
+
+    fn steps(&self, id: JobId) -> Answer<'_, Vec<Step>> {
+        self.read(|tables| tables.steps(id))
     }
 
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>> {

@@ -30,9 +30,9 @@ use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage, Promise, Promised,
-        Release, Rescue, Retention, Running, Settled, Snooze, Store, StoreError, Subscribed, Tx, WorkerRow,
-        admit, admit_brought, admit_pause,
+        Failure, JobFilter, NewStep, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage, Promise,
+        Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store, StoreError,
+        Subscribed, Tx, WorkerRow, admit, admit_brought, admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -321,6 +321,14 @@ impl Store for SqliteStore {
         })
     }
 
+    /// Like the end of an attempt it waits for the lock as long as it takes: what the step did is done.
+    fn record_step(&self, step: NewStep, now: Millis) -> Answer<'_, Recorded> {
+        if let Err(refusal) = admit_step(&step) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.settle(1, move |desk| desk.record_step(&step, now))
+    }
+
     fn cancel(&self, ids: Vec<JobId>, now: Millis) -> Answer<'_, Vec<Acted>> {
         self.act(ids.len(), move |desk| desk.cancel(&ids, now))
     }
@@ -452,6 +460,16 @@ impl Store for SqliteStore {
     fn output(&self, id: JobId, after: Option<(Lease, i64)>, limit: usize) -> Answer<'_, Vec<OutputLine>> {
         let tag = self.tag;
         self.read(move |db| read::output(db, tag, id, after, limit))
+    }
+
+    fn step(&self, id: JobId, name: String) -> Answer<'_, Option<String>> {
+        let tag = self.tag;
+        self.sentry.read(move |db| read::step(db, tag, id, &name))
+    }
+
+    fn steps(&self, id: JobId) -> Answer<'_, Vec<Step>> {
+        let tag = self.tag;
+        self.read(move |db| read::steps(db, tag, id))
     }
 
     fn list(&self, filter: JobFilter) -> Answer<'_, Vec<JobRow>> {

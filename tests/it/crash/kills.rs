@@ -27,6 +27,30 @@ async fn a_killed_workers_job_runs_again_within_five_seconds() {
     scene.is_well().await;
 }
 
+/// What a step did before the kill is done, and what it gave is given to the next attempt.
+#[tokio::test]
+async fn a_step_that_was_recorded_before_a_kill_never_runs_again() {
+    let scene = Scene::new().await;
+    let mut first = scene.worker(1);
+    let id = scene.one("steps", r#"{"n":1}"#, 5).await;
+    within(PATIENCE, "one is recorded", async || scene.journals().count("recorded") == 1).await;
+    first.kill();
+    let _second = scene.worker(1);
+    within(PATIENCE, "it runs again", async || scene.journals().count("recorded") == 2).await;
+    scene.open_gate(1, 2);
+    within(PATIENCE, "done", async || scene.row(id).await.state == JobState::Completed).await;
+    let row = scene.row(id).await;
+    assert_eq!((row.lease, row.result.as_deref()), (2, Some("[2,3]")));
+    let journals = scene.journals();
+    assert_eq!((journals.count("start"), journals.count("one"), journals.count("two")), (2, 1, 1));
+    let steps = scene.store.steps(id).await.unwrap();
+    assert_eq!(
+        steps.iter().map(|step| (&*step.name, step.lease)).collect::<Vec<_>>(),
+        [("one", 1), ("two", 2)]
+    );
+    scene.is_well().await;
+}
+
 /// A supervisor starts a new worker whenever one is gone. The job that kills them is dead after exactly its limit; the
 /// hundred that shared a process with it all finish.
 #[tokio::test]

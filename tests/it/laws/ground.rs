@@ -8,8 +8,8 @@ use jobq::{
     },
     state::{Edge, JobState},
     store::{
-        Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewWorker, Next, Note, Progress,
-        Release, Rescue, Settled, Snooze, Store, StoreError,
+        Acted, Claim, ClaimSet, Claimed, Completion, Failure, JobFilter, NewStep, NewWorker, Next, Note,
+        Progress, Recorded, Release, Rescue, Settled, Snooze, Step, Store, StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -94,18 +94,21 @@ impl Ground {
                 let said =
                     Note { progress: Some(Progress { done: 1, total: 3 }), ..note(id, lease, ["said"]) };
                 assert_eq!(ground.store.note(vec![said]).await.unwrap(), [Settled::Applied]);
+                let step = NewStep { id, lease, name: "step".into(), result: "1".into(), most: 9 };
+                assert_eq!(ground.store.record_step(step, NOW).await.unwrap(), Recorded::Stored);
             }
         }
         ground.worker = worker;
         ground
     }
 
-    async fn bystanders(&self) -> Vec<(JobRow, Vec<Attempt>, Vec<OutputLine>)> {
+    async fn bystanders(&self) -> Vec<(JobRow, Vec<Attempt>, Vec<OutputLine>, Vec<Step>)> {
         let mut rows = Vec::new();
         for &id in &self.bystanders {
             // The holder's beats go on while a law is tried; they move nothing.
             let row = JobRow { heartbeat_at: None, ..self.row(id).await };
-            rows.push((row, self.attempts(id).await, self.output(id).await));
+            let steps = self.store.steps(id).await.unwrap();
+            rows.push((row, self.attempts(id).await, self.output(id).await, steps));
         }
         rows
     }

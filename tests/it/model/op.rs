@@ -26,6 +26,8 @@ pub enum Op {
     Settle(Way, Vec<Ended>),
     /// What running jobs say of themselves.
     Note(Vec<Said>),
+    /// A step: the job, what is added to its lease, which of [`STEPS`].
+    Step(Pick, i64, usize),
     Act(Act, Vec<Pick>),
     /// Pauses one of [`QUEUES`] or, counted on, of [`TYPES`]; it ends so many milliseconds from now.
     Pause(usize, Option<i64>),
@@ -53,6 +55,8 @@ pub enum Op {
 
 pub const TYPES: [&str; 3] = ["mail", "report", "sync"];
 pub const QUEUES: [&str; 2] = ["default", "slow"];
+/// The names of steps; one less may be recorded.
+pub const STEPS: [&str; 3] = ["a", "b", "c"];
 pub const WORKERS: usize = 2;
 pub const KEYS: usize = 3;
 
@@ -174,6 +178,7 @@ fn long_history(random: &mut Rng) -> Vec<Op> {
         ops.push(Op::Act(Act::Retry, vec![Pick::Any(0), Pick::Any(1)]));
         ops.push(Op::Claim { worker: 0, types: 7, queues: None, limit: 10 });
         ops.push(Op::Note(vec![said(random)]));
+        ops.push(Op::Step(Pick::Running(random.usize(..2)), 0, random.usize(..STEPS.len())));
         let mut both = vec![ended(random), ended(random)];
         (both[0].job, both[1].job) = (Pick::Running(0), Pick::Running(1));
         ops.push(Op::Settle(way(random), both));
@@ -197,7 +202,11 @@ fn op(random: &mut Rng) -> Op {
             limit: random.usize(0..5),
         },
         56..74 => Op::Settle(way(random), some(random, 4, ended)),
-        74..78 => Op::Note(some(random, 3, said)),
+        74..77 => Op::Note(some(random, 3, said)),
+        77 => {
+            let job = if seldom(random) { pick(random) } else { Pick::Running(random.usize(..1000)) };
+            Op::Step(job, [0, 0, 0, -1, 1][random.usize(..5)], random.usize(..STEPS.len()))
+        }
         78..84 => Op::Act(act(random), some(random, 4, pick)),
         84..86 => Op::Pause(random.usize(..5), random.bool().then(|| random.i64(1..60))),
         86..88 => Op::Resume(random.usize(..5)),

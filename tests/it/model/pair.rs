@@ -1,12 +1,13 @@
 //! Two stores that are told the same and must say the same.
 
-use super::op::{Act, Ended, Op, Pick, QUEUES, Said, Spec, TYPES, WORKERS, Way};
+use super::op::{Act, Ended, Op, Pick, QUEUES, STEPS, Said, Spec, TYPES, WORKERS, Way};
 use jobq::{
     job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, UniqueKey, Until, WorkerId},
     state::StateSet,
     store::{
-        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Enqueued, Failure, JobFilter, Landed, NewWorker,
-        Next, Note, Pause, Paused, Progress, Release, Rescue, Retention, Running, Snooze, Store, StoreError,
+        Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Enqueued, Failure, JobFilter, Landed, NewStep,
+        NewWorker, Next, Note, Pause, Paused, Progress, Release, Rescue, Retention, Running, Snooze, Store,
+        StoreError,
         memory::MemoryStore,
         sqlite::{Durability, SqliteOptions, SqliteStore},
     },
@@ -78,6 +79,17 @@ impl Pair {
             }
             Op::Settle(way, ended) => self.settle(*way, ended).await?,
             Op::Note(said) => self.note(said).await?,
+            Op::Step(pick, lease, at) => {
+                if let Some((model, other)) = self.pick(*pick).await {
+                    let row = self.model.store.get(model).await.unwrap();
+                    let lease = row.map_or(0, |row| row.lease) + lease;
+                    let (name, result, most) = (STEPS[*at].into(), now.to_string(), STEPS.len() - 1);
+                    let step = NewStep { id: model, lease, name, result, most };
+                    let other_step = NewStep { id: other, ..step.clone() };
+                    let [model, other] = self.stores();
+                    alike(model.record_step(step, now).await, other.record_step(other_step, now).await)?;
+                }
+            }
             Op::Act(act, picks) => self.act(*act, picks).await?,
             Op::Pause(at, end) => {
                 let ends_at = end.map(|end| now + end);
@@ -303,7 +315,12 @@ impl Pair {
         let other_attempts = self.other.store.attempts(other).await;
         alike(self.model.attempts(attempts), self.other.attempts(other_attempts))?;
         let [model_store, other_store] = self.stores();
-        alike(model_store.output(model, None, 1000).await, other_store.output(other, None, 1000).await)
+        alike(model_store.output(model, None, 1000).await, other_store.output(other, None, 1000).await)?;
+        alike(model_store.steps(model).await, other_store.steps(other).await)?;
+        for name in STEPS {
+            alike(model_store.step(model, name.into()).await, other_store.step(other, name.into()).await)?;
+        }
+        Ok(())
     }
 
     async fn list(&self, model: JobFilter, other: JobFilter) -> Compared {

@@ -9,9 +9,9 @@ use crate::{
     state::{Edge, JobState, StateSet},
     store::{
         Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
-        Landed, Life, NewWorker, Next, Note, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, Paused, PayloadPage,
-        Release, Rescue, Retention, Running, Settled, Snooze, StoreError, StoredPayload, Subscribed, Ties,
-        WorkerRow,
+        Landed, Life, NewStep, NewWorker, Next, Note, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, Paused,
+        PayloadPage, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, StoreError,
+        StoredPayload, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -31,6 +31,8 @@ pub(super) struct Tables {
     jobs: BTreeMap<i64, JobRow>,
     history: BTreeMap<i64, BTreeMap<Lease, Attempt>>,
     output: BTreeMap<i64, BTreeMap<(Lease, i64), OutputLine>>,
+    /// Steps by name, each with its result.
+    steps: BTreeMap<i64, BTreeMap<String, (Step, String)>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     signed_out: BTreeSet<WorkerId>,
     standing: Vec<Standing>,
@@ -58,6 +60,7 @@ impl Tables {
             jobs: BTreeMap::new(),
             history: BTreeMap::new(),
             output: BTreeMap::new(),
+            steps: BTreeMap::new(),
             workers: BTreeMap::new(),
             signed_out: BTreeSet::new(),
             standing: Vec::new(),
@@ -439,6 +442,37 @@ impl Tables {
         Settled::Applied
     }
 
+    /// Not an edge either.
+    pub(super) fn record_step(&mut self, step: NewStep, now: Millis) -> Recorded {
+        let holds = |job: &mut JobRow| job.state == JobState::Running && job.lease == step.lease;
+        if !self.find(step.id).is_some_and(holds) {
+            return Recorded::LeaseLost;
+        }
+        let steps = self.steps.entry(step.id.row()).or_default();
+        if steps.contains_key(&step.name) {
+            return Recorded::Before;
+        }
+        if steps.len() >= step.most {
+            return Recorded::Full;
+        }
+        let recorded = Step { name: step.name.clone(), lease: step.lease, at: now };
+        steps.insert(step.name, (recorded, step.result));
+        Recorded::Stored
+    }
+
+    pub(super) fn step(&self, id: JobId, name: &str) -> Option<String> {
+        self.get(id)?;
+        Some(self.steps.get(&id.row())?.get(name)?.1.clone())
+    }
+
+    pub(super) fn steps(&self, id: JobId) -> Vec<Step> {
+        let all = self.steps.get(&id.row()).filter(|_| self.get(id).is_some());
+        let mut steps: Vec<_> =
+            all.into_iter().flat_map(BTreeMap::values).map(|(step, _)| step.clone()).collect();
+        steps.sort_by_key(|step| (step.at, step.lease));
+        steps
+    }
+
     /// The fence of every act of a person: `change` is made only in a state that the edge may leave.
     fn act(&mut self, id: JobId, edge: Edge, change: impl FnOnce(&mut JobRow) -> Option<Attempt>) -> Acted {
         let Some(job) = self.find(id) else {
@@ -475,6 +509,9 @@ impl Tables {
         if ended && let Some(holder) = self.rival(id, now) {
             return Acted::KeyHeld(holder);
         }
+        if self.get(id).is_some_and(|job| job.state == JobState::Completed) {
+            self.steps.remove(&id.row());
+        }
         self.act(id, Edge::Retry, |job| {
             let completed = current_attempt(job);
             wait(job, now, now);
@@ -498,6 +535,7 @@ impl Tables {
             self.jobs.remove(&id.row());
             self.history.remove(&id.row());
             self.output.remove(&id.row());
+            self.steps.remove(&id.row());
         }
         acted
     }

@@ -26,7 +26,10 @@ use super::{
 use crate::{
     job::{AttemptOutcome, JobId, Lease, MAX_ERROR, NewJob, OUTPUTS_KEPT, Timeout, WorkerId, cut},
     state::JobState,
-    store::{Acted, Completion, NewWorker, Next, Note, Pause, Paused, Retention, Settled, Ties},
+    store::{
+        Acted, Completion, NewStep, NewWorker, Next, Note, Pause, Paused, Progress, Recorded, Retention,
+        Settled, Ties,
+    },
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -286,14 +289,12 @@ impl Desk {
 
     fn note_one(&self, note: &Note) -> rusqlite::Result<Settled> {
         let (id, lease, created_at) = (note.id.row(), note.lease, note.id.created_at());
-        let holds = self.is_ours(note.id)
-            && match note.progress {
-                Some(told) => {
-                    self.execute(sql!("progress"), params![id, lease, created_at, told.done, told.total])?
-                        == 1
-                }
-                None => self.db.prepare_cached(sql!("holds"))?.exists(params![id, lease, created_at])?,
-            };
+        let holds = match note.progress.filter(|_| self.is_ours(note.id)) {
+            Some(Progress { done, total }) => {
+                self.execute(sql!("progress"), params![id, lease, created_at, done, total])? == 1
+            }
+            None => self.holds(note.id, lease)?,
+        };
         if !holds {
             return Ok(self.state(note.id)?.map_or(Settled::Gone, |_| Settled::LeaseLost));
         }
@@ -306,6 +307,29 @@ impl Desk {
             write.execute(params![id, lease, line.seq, line.at, line.level.code(), line.text])?;
         }
         Ok(Settled::Applied)
+    }
+
+    /// No edge either.
+    pub(super) fn record_step(&mut self, step: &NewStep, now: Millis) -> rusqlite::Result<Recorded> {
+        if !self.holds(step.id, step.lease)? {
+            return Ok(Recorded::LeaseLost);
+        }
+        let row = step.id.row();
+        let record = params![row, step.lease, step.name, step.result, now, step.most as i64];
+        if self.execute(sql!("record_step"), record)? == 1 {
+            return Ok(Recorded::Stored);
+        }
+        let there = params![row, step.id.created_at(), step.name];
+        Ok(if self.db.prepare_cached(sql!("step"))?.exists(there)? {
+            Recorded::Before
+        } else {
+            Recorded::Full
+        })
+    }
+
+    fn holds(&self, id: JobId, lease: Lease) -> rusqlite::Result<bool> {
+        Ok(self.is_ours(id)
+            && self.db.prepare_cached(sql!("holds"))?.exists(params![id.row(), lease, id.created_at()])?)
     }
 
     // ---- acts of people ---------------------------------------------------------------------
@@ -344,7 +368,9 @@ impl Desk {
             answers.push(match self.rival(id, true, now)? {
                 Some(holder) => Acted::KeyHeld(holder),
                 None => self.act_on(id, |desk, id| {
-                    desk.execute(sql!("archive_completed"), params![id.row(), id.created_at()])?;
+                    if desk.execute(sql!("archive_completed"), params![id.row(), id.created_at()])? == 1 {
+                        desk.execute(sql!("forget_steps"), [id.row()])?;
+                    }
                     desk.forget(id.row(), Lease::MAX)?;
                     desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])
                 })?,

@@ -13,6 +13,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "jobs", include_str!("../../../migrations/sqlite/0001_jobs.sql")),
     (2, "views", include_str!("../../../migrations/sqlite/0002_views.sql")),
     (3, "pauses", include_str!("../../../migrations/sqlite/0003_pauses.sql")),
+    (4, "steps", include_str!("../../../migrations/sqlite/0004_steps.sql")),
     (5, "wishes", include_str!("../../../migrations/sqlite/0005_wishes.sql")),
     (6, "unique", include_str!("../../../migrations/sqlite/0006_unique.sql")),
     (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),

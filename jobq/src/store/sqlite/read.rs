@@ -14,7 +14,7 @@ use crate::{
     state::{JobState, StateSet},
     store::{
         Answer, Cancel, Count, Due, JobFilter, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, PayloadPage,
-        Promise, Retention, Running, StoreError, StoredPayload, Subscribed, Ties, WorkerRow,
+        Promise, Retention, Running, Step, StoreError, StoredPayload, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -221,6 +221,26 @@ pub(super) fn output(
                 level: LogLevel::from_code(row.get(3)?).unwrap_or(LogLevel::Info),
                 text: text(row, 4)?.unwrap_or_default(),
             })
+        })?
+        .collect()
+}
+
+pub(super) fn step(db: &Connection, tag: u32, id: JobId, name: &str) -> rusqlite::Result<Option<String>> {
+    if id.tag() != tag {
+        return Ok(None);
+    }
+    db.prepare_cached(sql!("step"))?
+        .query_row(params![id.row(), id.created_at(), name], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn steps(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Vec<Step>> {
+    if id.tag() != tag {
+        return Ok(Vec::new());
+    }
+    db.prepare_cached(sql!("steps"))?
+        .query_map(params![id.row(), id.created_at()], |row| {
+            Ok(Step { name: row.get(0)?, lease: row.get(1)?, at: row.get(2)? })
         })?
         .collect()
 }
