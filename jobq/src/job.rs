@@ -262,6 +262,8 @@ pub struct NewJob {
     pub unique: Option<Box<UniqueKey>>,
     /// The version of the payload, 1 where its type has none.
     pub version: u32,
+    /// Whose turn the job takes, where its type is limited for each key.
+    pub concurrency_key: Option<String>,
 }
 
 impl NewJob {
@@ -280,6 +282,7 @@ impl NewJob {
             retain: None,
             unique: None,
             version: 1,
+            concurrency_key: None,
         }
     }
 
@@ -368,6 +371,8 @@ pub struct JobRow {
     pub result: Option<String>,
     /// Why the latest attempt failed; none once the job has completed.
     pub error: Option<String>,
+    /// Whose turn it takes, where its type is limited for each key.
+    pub concurrency_key: Option<String>,
 }
 
 /// As it is serialized: with every field, and without the secrets of its payload.

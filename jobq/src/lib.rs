@@ -64,6 +64,7 @@ pub mod event;
 pub mod executor;
 pub mod guide;
 pub mod job;
+pub mod limit;
 pub mod maintenance;
 #[doc(hidden)]
 pub mod private;

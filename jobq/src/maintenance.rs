@@ -8,7 +8,7 @@ use crate::{
     job::{JobId, NewJob, WorkerId},
     registry::{BackoffPolicy, JobEntry, Registry},
     store::{ClaimSet, Life, NewWorker, Next, Rescue, Retention, Running, Store, StoreError, WorkerRow},
-    time::{Clock, NEVER, millis},
+    time::{Clock, Millis, NEVER, millis},
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -186,7 +186,7 @@ impl Asking {
 
 // ---- promotion ---------------------------------------------------------------------------------------------
 
-/// Moves scheduled jobs to pending when they are due, and ends pauses at their time.
+/// Moves scheduled jobs to pending when they are due, ends pauses at their time, and lets jobs start when a limit does.
 pub(crate) struct Promotion {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -197,6 +197,8 @@ pub(crate) struct Promotion {
     pub(crate) poll: Duration,
     /// Whether the wait before this round ended by the poll and not by a change.
     pub(crate) polled: bool,
+    /// When a limit lets the next job start that it keeps waiting; nothing else moves then.
+    pub(crate) next_start_at: Option<Millis>,
 }
 
 impl Sweep for Promotion {
@@ -231,7 +233,10 @@ impl Promotion {
         if self.polled && due.pending && asking % 2 == 1 && asking == self.asking.now() {
             self.store.withdraw(self.identity.id());
         }
-        match due.next_at() {
+        let started_at = std::mem::replace(&mut self.next_start_at, due.next_start_at);
+        // What a limit kept waiting until now may wait no more.
+        let started_at = started_at.filter(|at| *at <= now);
+        match due.next_at().into_iter().chain(started_at).min() {
             Some(at) if at > now => Ok(Some(Duration::from_millis(at.abs_diff(now)))),
             Some(_) if promote_due(&*self.store, &*self.clock).await? > 0 => Ok(Some(Duration::ZERO)),
             _ => Ok(None),

@@ -5,6 +5,7 @@ use crate::{
         Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_KEY, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob,
         OutputLine, Timeout, UniqueKey, Until, WorkerId, unique,
     },
+    limit::{Bounds, Limit, Limited},
     retry::Backoff,
     state::JobState,
     time::{Millis, whole_millis},
@@ -127,6 +128,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// What all programs have said so, by event, job type and program.
     fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>>;
+    /// Limits a queue or a job type, over all processes: from here on so many of its jobs run at once, and so many start
+    /// in a time. It takes the place of what was set before, and of what the job type itself declares.
+    fn set_limit(&self, limit: Limit, now: Millis) -> Answer<'_, ()>;
+
+    /// Takes back what was set; what the job type declares holds again. Whether something was set.
+    fn clear_limit(&self, of: Limited, now: Millis) -> Answer<'_, bool>;
+
+    /// What job types themselves say of their limits, which holds where nobody has set another.
+    fn declare_limits(&self, types: Vec<(String, Bounds)>, now: Millis) -> Answer<'_, ()>;
+
+    /// All limits, set or declared; those of queues first, by name.
+    fn limits(&self, now: Millis) -> Answer<'_, Vec<LimitRow>>;
 
     /// Stores a schedule, or changes the one of its name and source; `false`: the one of its name is of another source,
     /// and untouched. Where the one that is there ticks by the same pattern and zone, it keeps the tick that it waits for.
@@ -254,6 +267,7 @@ fn unfit(job: &NewJob) -> Option<String> {
             (size > MAX_PAYLOAD).then(|| format!("a payload of {size} bytes; the most is {MAX_PAYLOAD}"))
         })
         .or_else(|| job.unique.as_deref().and_then(unfit_key))
+        .or_else(|| job.concurrency_key.as_deref().and_then(unfit_turn))
 }
 
 /// What is wrong with a unique key that no store takes.
@@ -268,6 +282,12 @@ fn unfit_key(UniqueKey { key, scope, states, within, .. }: &UniqueKey) -> Option
     } else {
         within.filter(Duration::is_zero).map(|_| "its unique key is held within no time".into())
     }
+}
+
+/// What is wrong with a concurrency key that no store takes.
+fn unfit_turn(key: &str) -> Option<String> {
+    let unfit = key.len() > MAX_KEY || key.contains('\0');
+    unfit.then(|| format!("its concurrency key {key:?} is not up to {MAX_KEY} bytes of text"))
 }
 
 /// What an enqueue led to: the job that is really there, and how it came to be.
@@ -732,12 +752,15 @@ pub struct Due {
     pub next_run_at: Option<Millis>,
     /// The earliest end of a pause, of anything.
     pub next_resume_at: Option<Millis>,
+    /// When a limit next lets a waiting job of any kind start that it keeps waiting now, as far as that is a matter of
+    /// time: then a [`promote`](Store::promote) does it.
+    pub next_start_at: Option<Millis>,
 }
 
 impl Due {
     /// When there is something to do by the clock alone; in the past: now.
     pub fn next_at(&self) -> Option<Millis> {
-        self.next_run_at.into_iter().chain(self.next_resume_at).min()
+        self.next_run_at.into_iter().chain(self.next_resume_at).chain(self.next_start_at).min()
     }
 }
 
@@ -849,6 +872,43 @@ pub struct Subscribed {
     /// When that program last said so.
     #[serde(serialize_with = "crate::job::rfc3339")]
     pub seen_at: Millis,
+}
+
+/// A limit as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitRow {
+    /// What is limited.
+    #[serde(flatten)]
+    pub of: Limited,
+    /// What holds: what was set, or else what is declared.
+    pub bounds: Bounds,
+    /// What somebody has set at run time.
+    pub set: Option<Bounds>,
+    /// What the job type declares in its attribute.
+    pub declared: Option<Bounds>,
+    /// How many of its jobs run.
+    pub running: u64,
+    /// Where its rate lets none start now: when it lets the next one.
+    #[serde(serialize_with = "crate::job::rfc3339_option")]
+    pub next_start_at: Option<Millis>,
+}
+
+/// Refuses a limit that no store takes.
+pub(crate) fn admit_limit(of: &Limited, bounds: &Bounds) -> Result<(), StoreError> {
+    let name = of.name();
+    let why = if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
+        format!("its name is not 1 to {MAX_NAME} bytes of text")
+    } else if let Err(why) = bounds.check(of) {
+        why
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Invalid(format!("{of} can't be limited: {why}")))
+}
+
+/// The same for what job types declare.
+pub(crate) fn admit_declared(types: &[(String, Bounds)]) -> Result<(), StoreError> {
+    types.iter().try_for_each(|(name, bounds)| admit_limit(&Limited::JobType(name.clone()), bounds))
 }
 
 /// A running job, as a rescue needs it.

@@ -450,6 +450,7 @@ async fn start_sweeps(core: &Arc<Core>, sweeps: &mut JoinSet<()>, drains: bool) 
         changed: store.changed(),
         poll: settings.poll_interval,
         polled: false,
+        next_start_at: None,
     };
     let prune = Prune { store, clock, keep: core.queue().retention() };
     spawn_sweep(core, sweeps, roll_call);

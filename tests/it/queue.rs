@@ -304,6 +304,7 @@ async fn every_option_lands_in_its_own_column(bench: Bench) {
         total_items: None,
         result: None,
         error: None,
+        concurrency_key: None,
     };
     assert_eq!(row, expected);
     assert_eq!(bench.others().await.len(), 1);

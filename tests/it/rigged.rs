@@ -227,6 +227,10 @@ rig! {
     subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
     subscriptions() -> Vec<Subscribed>;
     payloads(after: i64) -> PayloadPage;
+    set_limit(limit: jobq::limit::Limit, now: i64) -> ();
+    clear_limit(of: jobq::limit::Limited, now: i64) -> bool;
+    declare_limits(types: Vec<(String, jobq::limit::Bounds)>, now: i64) -> ();
+    limits(now: i64) -> Vec<LimitRow>;
     record_step(step: NewStep, now: i64) -> Recorded;
     step(id: JobId, name: String) -> Option<String>;
     steps(id: JobId) -> Vec<Step>;

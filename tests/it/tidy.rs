@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The levels of jobq/src: a room may name those below it, never one beside or above it.
-const LEVELS: [(&str, u8); 21] = [
+const LEVELS: [(&str, u8); 22] = [
     ("lib", 9),
     ("guide", 9),
     ("private", 9),
@@ -26,6 +26,7 @@ const LEVELS: [(&str, u8); 21] = [
     ("context", 4),
     ("store", 3),
     ("job", 2),
+    ("limit", 1),
     ("schedule", 2),
     ("retry", 1),
     ("secret", 1),

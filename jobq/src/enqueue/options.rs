@@ -297,6 +297,7 @@ impl Options {
             retain: self.retain.or(defaults.retain),
             unique: None,
             version: defaults.version,
+            concurrency_key: None,
         };
         Ok(Template { new, unique })
     }

@@ -8,11 +8,13 @@ use crate::store::{
 };
 use crate::{
     job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
+    limit::{Bounds, Limit, Limited},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, Life, NewStep, NewWorker, Note, Outcome, Pause, Paused, PayloadPage, Promise,
-        Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store, StoreError,
-        Subscribed, Tx, WorkerRow, admit, admit_brought, admit_pause, steps::admit_step,
+        Failure, JobFilter, Life, LimitRow, NewStep, NewWorker, Note, Outcome, Pause, Paused, PayloadPage,
+        Promise, Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store,
+        StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought, admit_declared, admit_limit,
+        admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -25,6 +27,7 @@ use std::{
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
 
+mod limits;
 mod schedules;
 mod tables;
 
@@ -282,6 +285,38 @@ impl Store for MemoryStore {
         self.read(|tables| tables.ticks(&id))
     }
 
+    fn set_limit(&self, limit: Limit, now: Millis) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_limit(&limit.of, &limit.bounds) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| {
+            tables.limits.set(limit);
+            tables.moves += 1;
+        })
+    }
+
+    fn clear_limit(&self, of: Limited, now: Millis) -> Answer<'_, bool> {
+        self.write(now, move |tables| {
+            let there = tables.limits.clear(&of);
+            tables.moves += u64::from(there);
+            there
+        })
+    }
+
+    fn declare_limits(&self, types: Vec<(String, Bounds)>, now: Millis) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_declared(&types) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| {
+            tables.limits.declare(types);
+            tables.moves += 1;
+        })
+    }
+
+    fn limits(&self, now: Millis) -> Answer<'_, Vec<LimitRow>> {
+        self.read(|tables| tables.limits(now))
+    }
+
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {
         self.read(|tables| tables.get(id))
     }
@@ -314,8 +349,8 @@ impl Store for MemoryStore {
         self.read(Tables::counts)
     }
 
-    fn due(&self, set: Arc<ClaimSet>, _: Millis) -> Answer<'_, Due> {
-        self.read(|tables| tables.due(&set))
+    fn due(&self, set: Arc<ClaimSet>, now: Millis) -> Answer<'_, Due> {
+        self.read(|tables| tables.due(&set, now))
     }
 
     fn cancels(&self) -> Answer<'_, Vec<Cancel>> {

@@ -19,7 +19,7 @@ use self::{
     files::Files,
     inbox::{Inbox, Message},
     options::{explain, full_path, retry_while_busy},
-    read::Readers,
+    read::{Readers, Watch},
     wake::{Gate, Listener},
     writer::Writer,
 };
@@ -28,11 +28,13 @@ use crate::store::{
 };
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
+    limit::{Bounds, Limit, Limited},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, NewStep, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage, Promise,
-        Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store, StoreError,
-        Subscribed, Tx, WorkerRow, admit, admit_brought, admit_pause, steps::admit_step,
+        Failure, JobFilter, LimitRow, NewStep, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage,
+        Promise, Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store,
+        StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought, admit_declared, admit_limit,
+        admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -40,7 +42,7 @@ use rusqlite::Connection;
 use std::{
     future::ready,
     path::Path,
-    sync::{Arc, Mutex, atomic::AtomicBool, mpsc::channel},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, mpsc::channel},
     thread,
     time::{Duration, Instant},
 };
@@ -75,6 +77,8 @@ pub struct SqliteStore {
     files: Mutex<Files>,
     options: SqliteOptions,
     warned: AtomicBool,
+    /// The look for parked jobs that nobody brings up.
+    watch: Arc<Mutex<Watch>>,
 }
 
 impl SqliteStore {
@@ -146,7 +150,8 @@ impl SqliteStore {
         );
         let inbox = Inbox::new(to_writer);
         let (files, warned) = (Mutex::new(files), AtomicBool::new(false));
-        Ok(Self { inbox, readers, sentry, changed, side_car, gate, tag, files, options, warned })
+        let watch = Arc::default();
+        Ok(Self { inbox, readers, sentry, changed, side_car, gate, tag, files, options, warned, watch })
     }
 
     /// The database's full path.
@@ -220,7 +225,9 @@ impl Store for SqliteStore {
     }
 
     fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize> {
-        self.act(limit.min(1000), move |desk| desk.promote(limit, now))
+        let stranded =
+            std::mem::take(&mut self.watch.lock().unwrap_or_else(PoisonError::into_inner).stranded);
+        self.act(limit.min(1000), move |desk| desk.promote(limit, &stranded, now))
     }
 
     fn claim(&self, claim: Claim, now: Millis) -> Answer<'_, Vec<Claimed>> {
@@ -363,6 +370,7 @@ impl Store for SqliteStore {
                 after = last;
             }
             self.act(1, move |desk| desk.forget_the_gone(now)).await?;
+            while self.act(1, move |desk| desk.forget_buckets(now)).await? {}
             Ok(pruned)
         })
     }
@@ -442,6 +450,28 @@ impl Store for SqliteStore {
         self.read(move |db| read::ticks(db, tag, &id))
     }
 
+    fn set_limit(&self, limit: Limit, now: Millis) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_limit(&limit.of, &limit.bounds) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.act(1, move |desk| desk.set_limit(&limit, now))
+    }
+
+    fn clear_limit(&self, of: Limited, now: Millis) -> Answer<'_, bool> {
+        self.act(1, move |desk| desk.clear_limit(&of, now))
+    }
+
+    fn declare_limits(&self, types: Vec<(String, Bounds)>, now: Millis) -> Answer<'_, ()> {
+        if let Err(refusal) = admit_declared(&types) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.act(1, move |desk| desk.declare_limits(&types, now))
+    }
+
+    fn limits(&self, now: Millis) -> Answer<'_, Vec<LimitRow>> {
+        self.read(move |db| read::limits(db, now))
+    }
+
     fn get(&self, id: JobId) -> Answer<'_, Option<JobRow>> {
         let tag = self.tag;
         self.read(move |db| read::get(db, tag, id))
@@ -481,8 +511,9 @@ impl Store for SqliteStore {
         self.read(read::counts)
     }
 
-    fn due(&self, set: Arc<ClaimSet>, _now: Millis) -> Answer<'_, Due> {
-        self.sentry.read(move |db| read::due(db, &set))
+    fn due(&self, set: Arc<ClaimSet>, now: Millis) -> Answer<'_, Due> {
+        let watch = self.watch.clone();
+        self.sentry.read(move |db| read::due(db, &set, now, &watch))
     }
 
     fn cancels(&self) -> Answer<'_, Vec<Cancel>> {

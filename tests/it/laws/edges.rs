@@ -126,6 +126,7 @@ async fn a_job_enqueued_without_a_time_is_pending_now(g: &Ground) {
         total_items: None,
         result: None,
         error: None,
+        concurrency_key: None,
     };
     assert_eq!(g.row(id).await, expected);
     assert_eq!(id.created_at(), NOW + 3);
@@ -166,6 +167,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             retain: [None, Some(Duration::ZERO), Some(Duration::from_millis(86_400_001))][n],
             unique: None,
             version: [1, 2, u32::MAX][n],
+            concurrency_key: [None, Some(String::new()), Some("a key\tof é".into())][n].clone(),
         };
         let row = g.row(g.enqueue(job.clone(), NOW).await).await;
         let read = NewJob {
@@ -181,6 +183,7 @@ async fn everything_set_at_the_enqueue_is_read_back(g: &Ground) {
             retain: row.retain,
             unique: None,
             version: row.version,
+            concurrency_key: row.concurrency_key,
         };
         assert_eq!(format!("{read:?}"), format!("{job:?}"));
     }

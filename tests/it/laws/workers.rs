@@ -108,7 +108,7 @@ async fn running_shows_what_the_workers_hold(g: &Ground) {
         attempt: 1,
         max_attempts: 7,
         backoff,
-        ties: jobq::store::Ties::NONE,
+        ties: jobq::store::Ties::ALL,
     };
     for workers in [vec![g.worker], vec![WorkerId(i64::MAX), g.worker]] {
         assert_eq!(g.store.running(workers).await.unwrap(), std::slice::from_ref(&expected));

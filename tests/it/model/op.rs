@@ -5,8 +5,10 @@ use super::ticks::{Deed, deed};
 use fastrand::Rng;
 use jobq::{
     job::{AttemptOutcome, Fields, JobField, OnConflict},
+    limit::{Bounds, Rate},
     state::JobState,
 };
+use std::time::Duration;
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -32,6 +34,10 @@ pub enum Op {
     /// Pauses one of [`QUEUES`] or, counted on, of [`TYPES`]; it ends so many milliseconds from now.
     Pause(usize, Option<i64>),
     Resume(usize),
+    /// Limits one of [`QUEUES`] or of [`TYPES`], as with pauses; `None`: takes the limit back.
+    Limit(usize, Option<Bounds>),
+    /// What one of [`TYPES`] declares.
+    Declare(usize, Bounds),
     Prune {
         finished: Option<u64>,
         dead: Option<u64>,
@@ -72,6 +78,7 @@ pub struct Spec {
     pub retain: Option<u64>,
     pub label: Option<&'static str>,
     pub unique: Option<Unique>,
+    pub concurrency_key: Option<&'static str>,
 }
 
 /// A unique key, by its small choices.
@@ -209,12 +216,17 @@ fn op(random: &mut Rng) -> Op {
         }
         78..84 => Op::Act(act(random), some(random, 4, pick)),
         84..86 => Op::Pause(random.usize(..5), random.bool().then(|| random.i64(1..60))),
-        86..88 => Op::Resume(random.usize(..5)),
-        88..90 => Op::Prune {
+        86..87 => Op::Resume(random.usize(..5)),
+        87..88 => Op::Declare(random.usize(..3), bounds(random, true)),
+        88..90 => {
+            let at = random.usize(..5);
+            Op::Limit(at, random.bool().then(|| bounds(random, at >= QUEUES.len())))
+        }
+        90..92 => Op::Prune {
             finished: random.bool().then(|| random.u64(0..80)),
             dead: random.bool().then(|| random.u64(0..80)),
         },
-        90..95 => Op::List {
+        92..96 => Op::List {
             state: random.bool().then(|| JobState::ALL[random.usize(..6)]),
             job_type: seldom(random).then(|| random.usize(..3)),
             queue: seldom(random).then(|| random.usize(..2)),
@@ -248,6 +260,7 @@ pub(super) fn spec(random: &mut Rng) -> Spec {
         retain: seldom(random).then(|| random.u64(0..60)),
         label: [None, Some("a"), Some("100%"), Some("bA \u{1f600}")][random.usize(..4)],
         unique: random.bool().then(|| unique(random)),
+        concurrency_key: [None, Some("k"), Some("k"), Some("")][random.usize(..4)],
     }
 }
 
@@ -266,6 +279,18 @@ fn unique(random: &mut Rng) -> Unique {
             6 => OnConflict::Replace(Fields::ALL),
             _ => OnConflict::Reject,
         },
+    }
+}
+
+/// Small numbers, so that limits are met, and sometimes none.
+fn bounds(random: &mut Rng, keys: bool) -> Bounds {
+    let rate = |random: &mut Rng| Rate::new(random.u32(1..4), Duration::from_millis(random.u64(1..80)));
+    let keys = |random: &mut Rng| keys && random.bool();
+    Bounds {
+        concurrency: random.bool().then(|| random.u32(1..4)),
+        concurrency_per_key: keys(random).then(|| random.u32(1..3)),
+        rate: seldom(random).then(|| rate(random)),
+        rate_per_key: (seldom(random) && keys(random)).then(|| rate(random)),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::op::{Act, Ended, Op, Pick, QUEUES, STEPS, Said, Spec, TYPES, WORKERS, Way};
 use jobq::{
     job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, UniqueKey, Until, WorkerId},
+    limit::{Bounds, Limit, Limited},
     state::StateSet,
     store::{
         Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Enqueued, Failure, JobFilter, Landed, NewStep,
@@ -102,6 +103,28 @@ impl Pair {
                 let [model, other] = self.stores();
                 alike(model.resume(lane(*at), now).await, other.resume(lane(*at), now).await)?;
             }
+            Op::Limit(at, bounds) => {
+                let [model, other] = self.stores();
+                match bounds {
+                    Some(bounds) => {
+                        let limit = Limit { of: limited(*at), bounds: *bounds };
+                        alike(model.set_limit(limit.clone(), now).await, other.set_limit(limit, now).await)?;
+                    }
+                    None => alike(
+                        model.clear_limit(limited(*at), now).await,
+                        other.clear_limit(limited(*at), now).await,
+                    )?,
+                }
+                alike(model.limits(now).await, other.limits(now).await)?;
+            }
+            Op::Declare(at, bounds) => {
+                let types = vec![(TYPES[*at].to_owned(), *bounds)];
+                let [model, other] = self.stores();
+                alike(
+                    model.declare_limits(types.clone(), now).await,
+                    other.declare_limits(types, now).await,
+                )?;
+            }
             Op::Prune { finished, dead } => {
                 let [finished, dead] = [finished, dead].map(|kept| kept.map(Duration::from_millis));
                 let keep = Retention { finished, dead };
@@ -147,6 +170,9 @@ impl Pair {
         alike(model.counts().await, other.counts().await)?;
         alike(model.pauses().await, other.pauses().await)?;
         self.look_at_schedules().await?;
+        alike(model.limits(self.now).await, other.limits(self.now).await)?;
+        // A token that has come back is there for a claim, and for a look once it was promoted.
+        alike(model.promote(1000, self.now).await, other.promote(1000, self.now).await)?;
         let set = Arc::new(ClaimSet { job_types: chosen(&TYPES, u8::MAX), queues: None });
         alike(model.due(set.clone(), self.now).await, other.due(set, self.now).await)?;
         let cancels = self.model.store.cancels().await;
@@ -178,9 +204,18 @@ impl Pair {
         let [model, other] = self.stores();
         for at in 0..QUEUES.len() + TYPES.len() {
             alike(model.resume(lane(at), self.now).await, other.resume(lane(at), self.now).await)?;
+            let of = limited(at);
+            alike(model.clear_limit(of.clone(), self.now).await, other.clear_limit(of, self.now).await)?;
         }
         alike(model.counts().await, other.counts().await)?;
         alike(model.counts().await, Ok(Vec::new()))?;
+        let none: Vec<_> = TYPES.iter().map(|name| ((*name).to_owned(), Bounds::NONE)).collect();
+        alike(
+            model.declare_limits(none.clone(), self.now).await,
+            other.declare_limits(none, self.now).await,
+        )?;
+        // Longer than any bucket takes to be full again.
+        self.now += 10_000;
         self.jobs.clear();
         self.model.places.clear();
         self.other.places.clear();
@@ -432,6 +467,7 @@ pub(super) fn new_job(spec: &Spec, n: usize, now: Millis) -> NewJob {
             })
         }),
         version: 1 + n as u32 % 3,
+        concurrency_key: spec.concurrency_key.map(str::to_owned),
         ..NewJob::new(TYPES[spec.job_type], format!("[{n}]"))
     }
 }
@@ -512,6 +548,14 @@ fn lane(at: usize) -> Paused {
     match QUEUES.get(at) {
         Some(queue) => Paused::Queue((*queue).into()),
         None => Paused::JobType(TYPES[at - QUEUES.len()].into()),
+    }
+}
+
+/// The same for limits.
+fn limited(at: usize) -> Limited {
+    match lane(at) {
+        Paused::Queue(name) => Limited::Queue(name),
+        Paused::JobType(name) => Limited::JobType(name),
     }
 }
 

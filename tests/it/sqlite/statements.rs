@@ -65,6 +65,14 @@ const HOT: &[(&str, &str)] = &[
     ("tick", "USING INDEX sqlite_autoindex_scheduled_jobs_1 (id=?)"),
     ("last_job", "USING INDEX sqlite_autoindex_scheduled_jobs_1 (id=?)"),
     ("forget_ticks", "USING PRIMARY KEY (schedule=? AND tick<?)"),
+    ("key", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("hold", "USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("key_running", "USING COVERING INDEX jobs_keyed (concurrency_key=? AND state=?)"),
+    ("key_ready", "USING COVERING INDEX jobs_keyed (concurrency_key=? AND state=? AND held=?)"),
+    ("key_heads", "USING COVERING INDEX jobs_keyed (concurrency_key=? AND state=? AND held=? AND lane=?)"),
+    ("key_parked", "USING COVERING INDEX jobs_keyed (concurrency_key=? AND state=? AND held=? AND lane=?)"),
+    ("next_key", "USING COVERING INDEX jobs_keyed (concurrency_key>?)"),
+    ("bucket", "USING PRIMARY KEY (kind=? AND name=?)"),
 ];
 
 fn assert_hot_plans(db: &rusqlite::Connection, when: &str) {
@@ -80,10 +88,11 @@ fn assert_hot_plans(db: &rusqlite::Connection, when: &str) {
         assert!(plan.contains(index), "{name}.sql {when}: {plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{name}.sql {when}: {plan}");
         // The first entry of an index is called a scan of it, and is one step; a scan of the lanes is one of a table
-        // that the statistics call tiny, and one of a virtual table reads what the statement was given.
-        let scans = plan
-            .split("; ")
-            .any(|step| step.starts_with("SCAN") && step != "SCAN l" && !step.contains("VIRTUAL"));
+        // that the statistics call tiny, one of a virtual table reads what the statement was given, and one of a subquery
+        // what a LIMIT has left of it.
+        let fine = |step: &str| step == "SCAN l" || step.contains("VIRTUAL") || step.contains("(subquery");
+        let is_scan = |step: &str| step.starts_with("SCAN") && !fine(step);
+        let scans = plan.split("; ").any(is_scan);
         assert!(*name == "next_run_at" || !scans, "{name}.sql {when}: {plan}");
     }
 }
@@ -113,7 +122,8 @@ async fn hot_plans_do_not_depend_on_rows_or_statistics() {
         "DELETE FROM sqlite_stat1;
          INSERT INTO sqlite_stat1 VALUES ('jobs', 'jobs_ready', '1000000 1000000 1000000 1000000'),
             ('jobs', 'jobs_due', '1000000 1000000'), ('jobs', 'jobs_held', '1000000 1000000'),
-            ('jobs', 'jobs_unique', '1000000 1000000 1000000')",
+            ('jobs', 'jobs_unique', '1000000 1000000 1000000'),
+            ('jobs', 'jobs_keyed', '1000000 1000000 1000000 1000000 1000000 1000000 1000000')",
     )
     .unwrap();
     assert_hot_plans(&site.raw(), "with hostile statistics");

@@ -1,5 +1,6 @@
 //! The rules of the model store: what each edge does to the rows, one after the other, in plain sight.
 
+use super::limits::Limits;
 use super::schedules::Schedules;
 use crate::{
     job::{
@@ -9,9 +10,9 @@ use crate::{
     state::{Edge, JobState, StateSet},
     store::{
         Acted, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued, Failure, JobFilter,
-        Landed, Life, NewStep, NewWorker, Next, Note, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, Paused,
-        PayloadPage, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, StoreError,
-        StoredPayload, Subscribed, Ties, WorkerRow,
+        Landed, Life, LimitRow, NewStep, NewWorker, Next, Note, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause,
+        Paused, PayloadPage, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step,
+        StoreError, StoredPayload, Subscribed, Ties, WorkerRow,
     },
     time::{Millis, millis},
 };
@@ -41,6 +42,7 @@ pub(super) struct Tables {
     /// By row; one whose lease is over counts for nothing.
     cancels: BTreeMap<i64, Cancel>,
     pub(super) schedules: Schedules,
+    pub(super) limits: Limits,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -68,6 +70,7 @@ impl Tables {
             subscriptions: BTreeSet::new(),
             cancels: BTreeMap::new(),
             schedules: Schedules::default(),
+            limits: Limits::default(),
             last_row: 0,
             last_worker: 0,
             moves: 0,
@@ -196,12 +199,14 @@ impl Tables {
             total_items: None,
             result: None,
             error: None,
+            concurrency_key: new.concurrency_key,
         };
         self.jobs.insert(self.last_row, job);
         id
     }
 
     pub(super) fn promote(&mut self, limit: usize, now: Millis) -> usize {
+        self.limits.right(now);
         let due = |job: &&mut JobRow| job.state.allows(Edge::Promote) && job.run_at <= now;
         let mut due: Vec<_> = self.jobs.values_mut().filter(due).collect();
         due.sort_by_key(|job| (job.run_at, job.id.row()));
@@ -265,6 +270,10 @@ impl Tables {
         self.subscriptions.iter().cloned().collect()
     }
 
+    pub(super) fn limits(&self, now: Millis) -> Vec<LimitRow> {
+        self.limits.rows(&self.jobs, now)
+    }
+
     pub(super) fn pauses(&self) -> Vec<Pause> {
         self.pauses.values().cloned().collect()
     }
@@ -273,20 +282,27 @@ impl Tables {
         let open = |job: &&mut JobRow| {
             job.state.allows(Edge::Claim) && serves(&claim.set, job) && !is_paused(&self.pauses, job)
         };
+        let mut tally = self.limits.tally(self.jobs.values());
         let mut open: Vec<_> = self.jobs.values_mut().filter(open).collect();
         open.sort_by_key(|job| (Reverse(job.priority), job.run_at, job.id.row()));
-        open.truncate(claim.limit);
-        self.moves += open.len() as u64;
-        open.into_iter()
-            .map(|job| {
-                job.state = JobState::Running;
-                job.lease += 1;
-                job.attempts += 1;
-                job.worker = Some(claim.worker);
-                (job.started_at, job.updated_at) = (Some(now), now);
-                claimed(job)
-            })
-            .collect()
+        let mut taken = Vec::new();
+        for job in open {
+            if taken.len() == claim.limit {
+                break;
+            }
+            if !self.limits.admit(job, &tally, now) {
+                continue;
+            }
+            self.limits.start(job, &mut tally, now);
+            job.state = JobState::Running;
+            job.lease += 1;
+            job.attempts += 1;
+            job.worker = Some(claim.worker);
+            (job.started_at, job.updated_at) = (Some(now), now);
+            taken.push(claimed(job, Ties { limited: self.limits.count(job), ..Ties::NONE }));
+        }
+        self.moves += taken.len() as u64;
+        taken
     }
 
     /// Offers the pending jobs to the standing claims, the longest waiting first.
@@ -618,14 +634,19 @@ impl Tables {
         counts.into_iter().map(count).collect()
     }
 
-    pub(super) fn due(&self, set: &ClaimSet) -> Due {
+    pub(super) fn due(&self, set: &ClaimSet, now: Millis) -> Due {
         let scheduled = self.jobs.values().filter(|job| job.state == JobState::Scheduled);
+        let tally = self.limits.tally(self.jobs.values());
         Due {
             pending: self.jobs.values().any(|job| {
-                job.state == JobState::Pending && serves(set, job) && !is_paused(&self.pauses, job)
+                job.state == JobState::Pending
+                    && serves(set, job)
+                    && !is_paused(&self.pauses, job)
+                    && self.limits.admit(job, &tally, now)
             }),
             next_run_at: scheduled.map(|job| job.run_at).min(),
             next_resume_at: self.pauses.values().filter_map(|pause| pause.ends_at).min(),
+            next_start_at: self.limits.next_start_at(&self.jobs, now),
         }
     }
 
@@ -706,6 +727,7 @@ fn replace(job: &mut JobRow, new: NewJob, fields: Fields, now: Millis) {
     let takes = |field| fields.contains(field);
     if takes(JobField::Payload) {
         (job.payload, job.version) = (new.payload, new.version);
+        job.concurrency_key = new.concurrency_key;
     }
     if takes(JobField::Label) {
         job.label = new.label;
@@ -798,7 +820,7 @@ fn is_paused(pauses: &BTreeMap<Paused, Pause>, job: &JobRow) -> bool {
     pauses.keys().any(covers)
 }
 
-fn claimed(job: &JobRow) -> Claimed {
+fn claimed(job: &JobRow, ties: Ties) -> Claimed {
     Claimed {
         id: job.id,
         lease: job.lease,
@@ -812,7 +834,7 @@ fn claimed(job: &JobRow) -> Claimed {
         run_at: job.run_at,
         timeout: job.timeout,
         backoff: job.backoff,
-        ties: Ties::NONE,
+        ties,
     }
 }
 
@@ -825,7 +847,7 @@ fn running(job: &JobRow) -> Option<Running> {
         attempt: job.attempts,
         max_attempts: job.max_attempts,
         backoff: job.backoff,
-        ties: Ties::NONE,
+        ties: Ties::ALL,
     })
 }
 

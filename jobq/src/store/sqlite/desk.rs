@@ -6,13 +6,17 @@
 
 mod claims;
 mod inserts;
+mod keys;
 mod lanes;
+mod limits;
 mod schedules;
 mod unique;
 
 pub(super) use self::{
     inserts::Inserted,
+    keys::{shown, stored, stranded},
     lanes::{each_lane, paused},
+    limits::{Limits, limit_row, next_start_at},
     unique::{Decision, Holder},
 };
 use self::{
@@ -54,6 +58,8 @@ pub(super) struct Desk {
     found_damage: bool,
     /// Workers whose byte was taken in this transaction.
     registered: Vec<i64>,
+    /// A claim has more to park than it could.
+    pub(super) unfinished: bool,
     /// Some row became claimable in this transaction.
     pub(super) stirred: bool,
     /// Some row was added or moved in this transaction.
@@ -106,6 +112,7 @@ impl Desk {
             damaged: BTreeMap::new(),
             found_damage: false,
             registered: Vec::new(),
+            unfinished: false,
             stirred: false,
             touched: false,
             moment: None,
@@ -115,6 +122,7 @@ impl Desk {
     /// A new transaction begins.
     pub(super) fn begin(&mut self) {
         (self.stirred, self.touched, self.moment) = (false, false, None);
+        self.unfinished = false;
         self.registered.clear();
     }
 
@@ -148,7 +156,13 @@ impl Desk {
 
     // ---- into the store ---------------------------------------------------------------------
 
-    pub(super) fn promote(&mut self, limit: usize, now: Millis) -> rusqlite::Result<usize> {
+    /// `stranded`: keys that a look has found with parked jobs whose turn it is.
+    pub(super) fn promote(
+        &mut self,
+        limit: usize,
+        stranded: &[String],
+        now: Millis,
+    ) -> rusqlite::Result<usize> {
         self.at(now);
         let due: Vec<i64> = {
             let mut due = self.db.prepare_cached(sql!("due"))?;
@@ -156,8 +170,17 @@ impl Desk {
         };
         let mut promoted = 0;
         for row in due {
-            promoted += self.execute(sql!("promote"), params![row, now])?;
+            let moved = self.execute(sql!("promote"), params![row, now])?;
+            promoted += moved;
+            if moved == 0 && self.execute(sql!("promote_keyed"), params![row, now])? == 1 {
+                promoted += 1;
+                self.sort_key_of(row, now)?;
+            }
         }
+        for key in stranded {
+            self.sort_key(key, now)?;
+        }
+        self.tend_limits(now)?;
         if self.lanes.pauses(&self.db)?.next_end.is_some_and(|end| end <= now) {
             promoted += self.execute(sql!("resume_due"), [now])?;
             self.lanes.doubt();
@@ -172,16 +195,19 @@ impl Desk {
     pub(super) fn complete(&mut self, ended: &[Completion], now: Millis) -> rusqlite::Result<Vec<Settled>> {
         self.at(now);
         let mut answers = Vec::with_capacity(ended.len());
+        let mut limited = Vec::new();
         let mut update = self.db.prepare_cached(sql!("complete"))?;
         for end in ended {
             let mut complete =
                 || update.execute(params![end.id.row(), end.lease, end.id.created_at(), end.result, now]);
             let applied = self.is_ours(end.id) && self.with_or_without_key(end.id, now, &mut complete)? == 1;
             self.touched |= applied;
-            self.stirred |= applied && end.ties.limited;
             if applied && end.ties.promised {
                 self.execute(sql!("forget_promise"), [end.id.row()])?;
                 self.wishes = None;
+            }
+            if applied && end.ties.limited {
+                limited.push(end.id);
             }
             answers.push(match applied {
                 true => Settled::Applied,
@@ -190,6 +216,8 @@ impl Desk {
                 }
             });
         }
+        drop(update);
+        limited.into_iter().try_for_each(|id| self.let_next(id, now))?;
         Ok(answers)
     }
 
@@ -231,12 +259,15 @@ impl Desk {
             self.wishes = None;
         }
         self.forget(id, lease)?;
-        self.stirred |= state == JobState::Pending || end.ties.limited;
+        self.stirred |= state == JobState::Pending;
         self.touched = true;
         if let Some(on_dead) = &end.on_dead
             && self.state(end.id)? == Some(JobState::Dead)
         {
             self.enqueue(&Arc::new(vec![NewJob::clone(on_dead)]), now)?;
+        }
+        if end.ties.limited {
+            self.let_next(end.id, now)?;
         }
         Ok(Settled::Applied)
     }
@@ -336,8 +367,11 @@ impl Desk {
 
     pub(super) fn cancel(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
         self.at(now);
-        let mut answers =
-            self.act(ids, |desk, id| desk.execute(sql!("cancel"), params![id.row(), id.created_at(), now]))?;
+        let mut answers = self.act(ids, |desk, id| {
+            let cancelled = desk.execute(sql!("cancel"), params![id.row(), id.created_at(), now])?;
+            desk.sort_key_of(id.row(), now)?;
+            Ok(cancelled)
+        })?;
         for (id, answer) in ids.iter().zip(&mut answers) {
             if *answer == Acted::WrongState(JobState::Running) {
                 self.execute(sql!("ask_cancel"), params![id.row(), id.created_at(), now])?;
@@ -372,7 +406,9 @@ impl Desk {
                         desk.execute(sql!("forget_steps"), [id.row()])?;
                     }
                     desk.forget(id.row(), Lease::MAX)?;
-                    desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])
+                    let retried = desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])?;
+                    desk.sort_key_of(id.row(), now)?;
+                    Ok(retried)
                 })?,
             });
         }
@@ -382,8 +418,11 @@ impl Desk {
 
     pub(super) fn run_now(&mut self, ids: &[JobId], now: Millis) -> rusqlite::Result<Vec<Acted>> {
         self.at(now);
-        let answers =
-            self.act(ids, |desk, id| desk.execute(sql!("run_now"), params![id.row(), id.created_at(), now]))?;
+        let answers = self.act(ids, |desk, id| {
+            let moved = desk.execute(sql!("run_now"), params![id.row(), id.created_at(), now])?;
+            desk.sort_key_of(id.row(), now)?;
+            Ok(moved)
+        })?;
         self.stirred = true;
         Ok(answers)
     }

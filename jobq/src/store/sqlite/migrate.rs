@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "steps", include_str!("../../../migrations/sqlite/0004_steps.sql")),
     (5, "wishes", include_str!("../../../migrations/sqlite/0005_wishes.sql")),
     (6, "unique", include_str!("../../../migrations/sqlite/0006_unique.sql")),
+    (7, "limits", include_str!("../../../migrations/sqlite/0007_limits.sql")),
     (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
     (11, "versions", include_str!("../../../migrations/sqlite/0011_versions.sql")),

@@ -6,20 +6,26 @@ pub(super) use schedules::{due_schedules, schedules, ticks};
 
 use super::{
     alive::SideCar,
-    desk::{backoff, each_lane, paused, sql, text, timeout, version},
+    desk::{
+        Limits, backoff, each_lane, limit_row, next_start_at, paused, shown, sql, stranded, text, timeout,
+        version,
+    },
     filter,
 };
 use crate::{
     job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow, WorkerId},
+    limit::Limited,
     state::{JobState, StateSet},
     store::{
-        Answer, Cancel, Count, Due, JobFilter, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause, PayloadPage,
-        Promise, Retention, Running, Step, StoreError, StoredPayload, Subscribed, Ties, WorkerRow,
+        Answer, Cancel, ClaimSet, Count, Due, JobFilter, LimitRow, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause,
+        PayloadPage, Promise, Retention, Running, Step, StoreError, StoredPayload, Subscribed, Ties,
+        WorkerRow,
     },
     time::{Millis, millis},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::{
+    collections::HashMap,
     io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -136,6 +142,7 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         error: text(row, 23)?,
         cancel_asked_at: row.get(28)?,
         version: version(row.get(29)?),
+        concurrency_key: text(row, 30)?.map(shown),
     })
 }
 
@@ -258,17 +265,98 @@ pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
         .collect()
 }
 
-pub(super) fn due(db: &Connection, set: &crate::store::ClaimSet) -> rusqlite::Result<Due> {
+/// `watch`: where the look for stranded jobs goes on, and the keys that it has found.
+pub(super) fn due(
+    db: &Connection,
+    set: &ClaimSet,
+    now: Millis,
+    watch: &Mutex<Watch>,
+) -> rusqlite::Result<Due> {
     let mut lanes = Vec::new();
-    let pauses = each_lane(db, |lane, queue, job_type| lanes.push((lane, queue, job_type)))?;
+    let (pauses, mut limits) = each_lane(db, |lane, queue, job_type| lanes.push((lane, queue, job_type)))?;
+    lanes.iter().for_each(|(lane, queue, job_type)| limits.cover(*lane, queue, job_type));
+    let rooms = limits.rooms(db, now)?;
     let mut look = db.prepare_cached(sql!("waiting"))?;
-    let mut known = lanes.iter().filter(|(_, queue, job_type)| {
-        set.serves(queue) && set.knows(job_type) && !pauses.cover(queue, job_type)
+    let mut known = lanes.iter().filter(|(lane, queue, job_type)| {
+        set.serves(queue)
+            && set.knows(job_type)
+            && !pauses.cover(queue, job_type)
+            && rooms.of(limits.bound(*lane)) > 0
     });
     let pending =
         known.try_fold(false, |found, (lane, ..)| Ok::<_, rusqlite::Error>(found || look.exists([lane])?))?;
     let next_run_at = db.prepare_cached(sql!("next_run_at"))?.query_row([], |row| row.get(0)).optional()?;
-    Ok(Due { pending, next_run_at, next_resume_at: pauses.next_end })
+    let next_start_at = next_start(db, &limits, now, watch)?;
+    Ok(Due { pending, next_run_at, next_resume_at: pauses.next_end, next_start_at })
+}
+
+/// What a look for stranded jobs has found, and where it goes on.
+#[derive(Default)]
+pub(super) struct Watch {
+    cursor: String,
+    pub(super) stranded: Vec<String>,
+}
+
+/// When limits next let a waiting job start that they keep waiting now.
+fn next_start(
+    db: &Connection,
+    limits: &Limits,
+    now: Millis,
+    watch: &Mutex<Watch>,
+) -> rusqlite::Result<Option<Millis>> {
+    let mut look = db.prepare_cached(sql!("waiting"))?;
+    let mut closed = Vec::new();
+    for lane in limits.closed_by_rates(now) {
+        if look.exists([lane])? {
+            closed.push(lane);
+        }
+    }
+    let mut next = limits.next_start_at(closed.into_iter(), now);
+    if limits.turns {
+        let ends: (Option<Millis>, Option<Millis>) =
+            db.prepare_cached(sql!("next_turn"))?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let farthest = limits.farthest_turn().unwrap_or_default();
+        let set_back = ends.1.is_some_and(|last| last > now.saturating_add(farthest));
+        next = next.into_iter().chain(if set_back { Some(now) } else { ends.0 }).min();
+    }
+    if limits.resorting {
+        return Ok(Some(now));
+    }
+    if limits.keys && next.is_none_or(|next| next > now) {
+        let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let Watch { cursor, stranded: found } = &mut *watch;
+        found.extend(stranded(db, cursor, |job_type| limits.key_bounds(job_type), now)?);
+        if !found.is_empty() {
+            return Ok(Some(now));
+        }
+    }
+    Ok(next)
+}
+
+pub(super) fn limits(db: &Connection, now: Millis) -> rusqlite::Result<Vec<LimitRow>> {
+    let mut running = HashMap::<Limited, u64>::new();
+    let mut lanes = db.prepare_cached(sql!("running_lanes"))?;
+    let mut lanes = lanes.query([])?;
+    while let Some(row) = lanes.next()? {
+        let count = row.get::<_, i64>(2)?.unsigned_abs();
+        *running.entry(Limited::Queue(row.get(0)?)).or_default() += count;
+        *running.entry(Limited::JobType(row.get(1)?)).or_default() += count;
+    }
+    let mut rows = Vec::<LimitRow>::new();
+    let mut read = db.prepare_cached(sql!("limits"))?;
+    for limit in read.query_map([], limit_row)? {
+        let (of, is_set, bounds, bucket) = limit?;
+        let declared = rows.pop_if(|row| row.of == of).map(|row| row.bounds);
+        rows.push(LimitRow {
+            running: running.get(&of).copied().unwrap_or_default(),
+            of,
+            bounds,
+            set: is_set.then_some(bounds),
+            declared: declared.or((!is_set).then_some(bounds)),
+            next_start_at: next_start_at(&bounds, bucket, now),
+        });
+    }
+    Ok(rows)
 }
 
 pub(super) fn pauses(db: &Connection) -> rusqlite::Result<Vec<Pause>> {
@@ -349,7 +437,7 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
                 attempt: row.get(5)?,
                 max_attempts: row.get(6)?,
                 backoff: backoff(text(row, 7)?),
-                ties: Ties::NONE,
+                ties: Ties::ALL,
             })
         })?;
         found.extend(rows.collect::<Result<Vec<_>, _>>()?);

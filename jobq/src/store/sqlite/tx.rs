@@ -2,7 +2,7 @@
 
 use super::{
     Durability,
-    desk::{Inserted, sql},
+    desk::{Inserted, sql, stored},
     files::Files,
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(super) struct Home<'a> {
 }
 
 /// Three statements at most, whatever the number of jobs: each is a hand-over to the connection's own thread. With unique
-/// keys one more, and one for each job that was there and changes.
+/// keys one more, and one for each job that was there and changes; with concurrency keys one more.
 pub(super) async fn enqueue_in(
     home: Home<'_>,
     db: &mut SqliteConnection,
@@ -58,6 +58,11 @@ pub(super) async fn enqueue_in(
         true => Plan::of(jobs, db, home.tag, now, refused).await?,
     };
     plan.make_way(db, now).await.map_err(refused)?;
+    let keys: BTreeSet<String> = jobs.iter().filter_map(|job| pending_key(job, now)).collect();
+    if !keys.is_empty() {
+        let keys = json!(keys).to_string();
+        sqlx::query(sql!("turns_in")).bind(keys).execute(&mut *db).await.map_err(refused)?;
+    }
     let rows: Vec<Value> = plan.inserts.iter().map(|job| row(job, now)).collect();
     if rows.is_empty() {
         return Ok(plan.answers(&[]));
@@ -94,6 +99,12 @@ pub(super) async fn complete_in(
     Ok(if holds { Promised::Twice } else { Promised::LeaseLost })
 }
 
+/// Whose turn a job takes that is to be sorted when the transaction commits.
+fn pending_key(job: &NewJob, now: Millis) -> Option<String> {
+    let key = job.concurrency_key.as_ref().filter(|_| job.run_at.is_none_or(|run_at| run_at <= now));
+    key.map(|key| stored(&job.job_type, key))
+}
+
 fn row(job: &NewJob, now: Millis) -> Value {
     let columns = Inserted::of(job, now);
     let unique = job.unique.as_deref();
@@ -113,7 +124,8 @@ fn row(job: &NewJob, now: Millis) -> Value {
         unique.map(|unique| &unique.scope),
         unique.map(|unique| unique.states.code()),
         columns.unique_until,
-        columns.version
+        columns.version,
+        job.concurrency_key.as_ref().map(|key| stored(&job.job_type, key))
     ])
 }
 

@@ -267,10 +267,11 @@ impl Writer {
     /// Asks without the write lock whether a claim that is new, or may have got work, would find some.
     fn a_claim_would_find(&mut self) -> bool {
         let stirred = self.state.stirred;
-        let desk = &mut self.desk;
+        let (desk, clock) = (&mut self.desk, &self.clock);
         let found = self.state.wants.iter().filter(|want| want.fresh || stirred).any(|want| {
             // A look that fails is no answer; the transaction will say what is wrong.
-            desk.has_work(&want.claim.set).unwrap_or(true)
+            let now = if want.fresh { want.now } else { clock.now() };
+            desk.has_work(&want.claim.set, now).unwrap_or(true)
         });
         // Where something was found the claims are still to be made, and `stirred` tells for whom.
         self.state.stirred &= found;
@@ -403,6 +404,8 @@ impl Writer {
             let Claim { worker, set, limit, .. } = &want.claim;
             want.found = Ok(self.desk.claim(*worker, set, CLAIM_ROWS.min(*limit), now)?);
         }
+        // What is left to park is looked at with the next turn.
+        self.state.stirred = self.desk.unfinished;
         if let Some(damage) = self.desk.damage() {
             self.complain("jobs were left out that can't be claimed", &damage);
         }

@@ -1,6 +1,6 @@
 //! Inserts: the jobs that a transaction enqueues, gathered and laid many rows to a statement.
 
-use super::{Desk, sql};
+use super::{Desk, keys, sql};
 use crate::{
     job::{JobId, NewJob, Timeout},
     state::JobState,
@@ -9,6 +9,7 @@ use crate::{
 };
 use rusqlite::CachedStatement;
 use std::{
+    collections::BTreeMap,
     iter::repeat_n,
     sync::{Arc, LazyLock},
 };
@@ -21,7 +22,7 @@ static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| SIZES.map(statement)
 const GATHERED: usize = 500;
 const GATHERED_BYTES: usize = 256 * 1024;
 /// Parameters of one row.
-const WIDTH: usize = 14;
+const WIDTH: usize = 16;
 
 /// Jobs that have their ids and are not laid yet.
 #[derive(Default)]
@@ -83,6 +84,7 @@ impl Desk {
         self.touched = true;
         let mut rows = Vec::with_capacity(count);
         let mut lane: Option<(&NewJob, i64)> = None;
+        let mut keys = BTreeMap::new();
         for (job, now) in waiting.iter().flat_map(|(jobs, now)| jobs.iter().map(move |job| (job, *now))) {
             let known = lane.filter(|(last, _)| last.job_type == job.job_type && last.queue == job.queue);
             let found = match known {
@@ -90,7 +92,11 @@ impl Desk {
                 None => self.lane(&job.queue, &job.job_type)?,
             };
             lane = Some((job, found));
-            rows.push((job, found, now));
+            let turn = match &job.concurrency_key {
+                Some(key) => Some(self.turn(&mut keys, job, key, found, now)?),
+                None => None,
+            };
+            rows.push((job, found, now, turn));
         }
         let mut row = next_row - count as i64;
         let mut rest = &rows[..];
@@ -100,18 +106,65 @@ impl Desk {
             }
             let mut statement = self.db.prepare_cached(sql)?;
             while let Some((some, others)) = rest.split_at_checked(size) {
-                for (place, &(job, lane, now)) in some.iter().enumerate() {
-                    let inserted = Inserted::of(job, now);
+                for (place, (job, lane, now, turn)) in some.iter().enumerate() {
+                    let inserted = Inserted::of(job, *now);
                     self.stirred |= inserted.state == JobState::Pending;
-                    bind(&mut statement, place * WIDTH, row, lane, job, &inserted, now)?;
+                    bind(&mut statement, place * WIDTH, row, *lane, job, &inserted, *now)?;
+                    let turn = turn.as_ref();
+                    statement.raw_bind_parameter(place * WIDTH + 15, turn.map(|turn| &*turn.key))?;
+                    statement.raw_bind_parameter(place * WIDTH + 16, turn.map_or(0, |turn| turn.held))?;
                     row += 1;
                 }
                 statement.raw_execute()?;
                 rest = others;
             }
         }
+        for (key, arrival) in keys.into_iter().filter(|(_, arrival)| arrival.to_sort) {
+            self.sort_key(&key, arrival.now)?;
+        }
         Ok(())
     }
+
+    /// Whose turn a job takes, and whether it is parked at once, since nothing of its key may start now.
+    fn turn(
+        &mut self,
+        keys: &mut BTreeMap<Arc<str>, Arrival>,
+        job: &NewJob,
+        key: &str,
+        lane: i64,
+        now: Millis,
+    ) -> rusqlite::Result<Turn> {
+        let stored: Arc<str> = keys::stored(&job.job_type, key).into();
+        let bounds = self.lanes.limits(&self.db)?.key_bounds(&job.job_type);
+        if !bounds.is_some() || job.run_at.is_some_and(|run_at| run_at > now) {
+            return Ok(Turn { key: stored, held: 0 });
+        }
+        let may_start = match keys.get(&stored) {
+            Some(arrival) => arrival.may_start,
+            None => {
+                let may_start = keys::may_start(&self.db, &stored, bounds, now)?;
+                // Where time alone lets them start, that is noted when they are sorted.
+                let to_sort = may_start || bounds.rate.is_some();
+                keys.insert(stored.clone(), Arrival { may_start, to_sort, now });
+                may_start
+            }
+        };
+        Ok(Turn { key: stored, held: if may_start { 0 } else { lane } })
+    }
+}
+
+/// Whose turn a new job takes.
+struct Turn {
+    key: Arc<str>,
+    /// Its lane, where it is parked; else 0.
+    held: i64,
+}
+
+/// A key of which jobs are laid.
+struct Arrival {
+    may_start: bool,
+    to_sort: bool,
+    now: Millis,
 }
 
 fn bind(

@@ -1,6 +1,11 @@
-//! Lanes: the (queue, job type) pairs, and which are paused, as far as they are committed or laid in the open transaction.
+//! Lanes: the (queue, job type) pairs, and which are paused or limited, as far as they are committed or laid in the open
+//! transaction.
 
-use super::{Desk, backoff, sql, text, timeout, version};
+use super::{
+    Desk, backoff,
+    limits::{Bound, Limits},
+    sql, text, timeout, version,
+};
 use crate::{
     job::JobId,
     store::{ClaimSet, Claimed, Paused, Ties},
@@ -12,6 +17,15 @@ use std::{
     sync::Arc,
 };
 
+/// A job that may be about to start.
+pub(super) struct Taken {
+    pub(super) job: Claimed,
+    pub(super) lane: i64,
+    pub(super) key: Option<String>,
+    pub(super) bound: Option<Bound>,
+    pub(super) parked: bool,
+}
+
 /// With more lanes than this to choose from, those without work are left out by one walk through the index.
 const FEW: usize = 8;
 
@@ -22,6 +36,7 @@ pub(super) struct Lanes {
     ids: HashMap<String, HashMap<String, i64>>,
     names: HashMap<i64, (Arc<str>, Arc<str>)>,
     pauses: Pauses,
+    limits: Limits,
 }
 
 /// What is paused, and when the first pause ends by itself.
@@ -52,17 +67,21 @@ pub(in super::super) fn paused(kind: i64, name: String) -> Paused {
     if kind == 0 { Paused::Queue(name) } else { Paused::JobType(name) }
 }
 
-/// Gives each lane to `take`, in no order; what of them is paused.
+/// What lanes.sql says in a pause's place of which limits there are.
+const LIMITS: i64 = 2;
+
+/// Gives each lane to `take`, in no order; what of them is paused, and what is limited.
 pub(in super::super) fn each_lane(
     db: &Connection,
     mut take: impl FnMut(i64, String, String),
-) -> rusqlite::Result<Pauses> {
-    let mut pauses = Pauses::default();
+) -> rusqlite::Result<(Pauses, Limits)> {
+    let (mut pauses, mut marks) = (Pauses::default(), 0);
     let mut rows = db.prepare_cached(sql!("lanes"))?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         match row.get::<_, Option<i64>>(3)? {
             None => take(row.get(0)?, row.get(1)?, row.get(2)?),
+            Some(LIMITS) => marks = row.get(0)?,
             Some(kind) => {
                 match paused(kind, row.get(1)?) {
                     Paused::Queue(name) => pauses.queues.insert(name),
@@ -73,7 +92,7 @@ pub(in super::super) fn each_lane(
             }
         }
     }
-    Ok(pauses)
+    Ok((pauses, Limits::load(db, marks)?))
 }
 
 impl Lanes {
@@ -85,7 +104,11 @@ impl Lanes {
     fn load(&mut self, db: &Connection) -> rusqlite::Result<()> {
         if !self.loaded {
             *self = Self::default();
-            self.pauses = each_lane(db, |lane, queue, job_type| self.add(lane, queue, job_type))?;
+            let (pauses, limits) = each_lane(db, |lane, queue, job_type| self.add(lane, queue, job_type))?;
+            (self.pauses, self.limits) = (pauses, limits);
+            for (lane, (queue, job_type)) in &self.names {
+                self.limits.cover(*lane, queue, job_type);
+            }
             self.loaded = true;
         }
         Ok(())
@@ -97,8 +120,15 @@ impl Lanes {
         Ok(&self.pauses)
     }
 
+    /// What is limited.
+    pub(super) fn limits(&mut self, db: &Connection) -> rusqlite::Result<&mut Limits> {
+        self.load(db)?;
+        Ok(&mut self.limits)
+    }
+
     fn add(&mut self, lane: i64, queue: String, job_type: String) {
         self.ids.entry(queue.clone()).or_default().insert(job_type.clone(), lane);
+        self.limits.cover(lane, &queue, &job_type);
         self.names.insert(lane, (queue.into(), job_type.into()));
     }
 
@@ -121,7 +151,16 @@ impl Lanes {
         Ok(lanes)
     }
 
-    pub(super) fn claimed(&self, row: i64, tag: u32, got: &Row<'_>) -> rusqlite::Result<Claimed> {
+    /// A row of taken.sql.
+    pub(super) fn taken(&self, row: i64, tag: u32, got: &Row<'_>) -> rusqlite::Result<Taken> {
+        let lane = got.get(2)?;
+        let (key, bound) = (got.get::<_, Option<String>>(11)?, self.limits.bound(lane));
+        let limited = key.is_some() || bound.is_some_and(|bound| bound.counted);
+        let job = self.claimed(row, tag, got, Ties { limited, ..Ties::NONE })?;
+        Ok(Taken { job, lane, key, bound, parked: got.get::<_, i64>(12)? > 0 })
+    }
+
+    fn claimed(&self, row: i64, tag: u32, got: &Row<'_>, ties: Ties) -> rusqlite::Result<Claimed> {
         let (queue, job_type) = self.names.get(&got.get(2)?).cloned().unwrap_or_default();
         Ok(Claimed {
             id: JobId::compose(got.get(0)?, row, tag),
@@ -136,7 +175,7 @@ impl Lanes {
             backoff: backoff(text(got, 8)?),
             payload: text(got, 9)?.unwrap_or_default(),
             version: version(got.get(10)?),
-            ties: Ties::NONE,
+            ties,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! and no statement more. Only where a job comes back to a state in which it would hold its key, and another has taken it
 //! meanwhile, does the database refuse; then the job goes on without.
 
-use super::{Desk, Inserted, sql};
+use super::{Desk, Inserted, keys, sql};
 use crate::{
     job::{JobField, JobId, NewJob, OnConflict, UniqueKey},
     state::{JobState, StateSet},
@@ -155,10 +155,14 @@ impl Desk {
                 unique.map(|unique| &unique.scope),
                 unique.map(|unique| unique.states.code()),
                 inserted.unique_until,
-                inserted.version
+                inserted.version,
+                job.concurrency_key.as_ref().map(|key| keys::stored(&job.job_type, key))
             ],
         )? == 1;
         if laid {
+            if job.concurrency_key.is_some() {
+                self.sort_key_of(row, now)?;
+            }
             self.stirred |= inserted.state == JobState::Pending;
             self.inserts.next_row = Some(row + 1);
         }
@@ -183,6 +187,7 @@ impl Desk {
         now: Millis,
     ) -> rusqlite::Result<()> {
         let OnConflict::Replace(fields) = unique.on_conflict else { return Ok(()) };
+        let turn = self.key_of(holder.id.row())?;
         self.execute(
             sql!("replace"),
             params![
@@ -200,9 +205,14 @@ impl Desk {
                 inserted.backoff,
                 inserted.retain,
                 now,
-                inserted.version
+                inserted.version,
+                new.concurrency_key.as_ref().map(|key| keys::stored(&new.job_type, key))
             ],
         )?;
+        if let Some(former) = turn {
+            self.sort_key(&former, now)?;
+        }
+        self.sort_key_of(holder.id.row(), now)?;
         let due = fields.contains(JobField::RunAt) && inserted.state == JobState::Pending;
         // In another lane it may meet a claim that stands there.
         self.stirred |= due || fields.contains(JobField::Queue);

@@ -6,5 +6,5 @@ UPDATE jobs SET
     state = CASE WHEN ?3 < 3 AND attempts - ?5 >= max_attempts THEN 4 ELSE ?3 END,
     run_at = CASE WHEN ?3 < 3 AND attempts - ?5 < max_attempts THEN coalesce(?4, run_at) ELSE run_at END,
     completed_at = CASE WHEN ?3 < 3 AND attempts - ?5 < max_attempts THEN NULL ELSE ?7 END,
-    attempts = attempts - ?5, error = coalesce(?6, error), updated_at = ?7
+    attempts = attempts - ?5, error = coalesce(?6, error), held = 0, updated_at = ?7
 WHERE id = ?1 AND lease = ?2 AND state = 2

@@ -1,9 +1,12 @@
 -- What a waiting job takes over from one that has its unique key and is not stored. ?1 id, ?2 which fields, as bits (see
 -- JobField of job/unique.rs), ?3 payload, ?4 label, ?5 run_at ms, ?6 state for it (0 or 1), ?7 priority, ?8 queue,
--- ?9 job_type, ?10 max_attempts, ?11 timeout ms, ?12 backoff JSON, ?13 retain ms, ?14 now ms, ?15 version.
+-- ?9 job_type, ?10 max_attempts, ?11 timeout ms, ?12 backoff JSON, ?13 retain ms, ?14 now ms, ?15 version, ?16 concurrency key.
+-- Its turn is worked out anew.
 UPDATE jobs SET
     payload = CASE WHEN ?2 & 1 THEN ?3 ELSE payload END,
     version = CASE WHEN ?2 & 1 THEN ?15 ELSE version END,
+    concurrency_key = CASE WHEN ?2 & 1 THEN ?16 ELSE concurrency_key END,
+    held = 0,
     label = CASE WHEN ?2 & 33 THEN ?4 ELSE label END,
     run_at = CASE WHEN ?2 & 2 THEN ?5 ELSE run_at END,
     state = CASE WHEN ?2 & 2 THEN ?6 ELSE state END,

@@ -1,6 +1,6 @@
 //! Unique keys in a caller's transaction: who holds them is asked once, then it is worked out what is to be written.
 
-use super::super::desk::{Decision, Holder, Inserted, sql};
+use super::super::desk::{Decision, Holder, Inserted, sql, stored};
 use crate::{
     job::{Fields, JobField, JobId, NewJob, OnConflict},
     store::{Enqueued, Landed, StoreError},
@@ -118,6 +118,9 @@ impl<'a> Plan<'a> {
         }
         for &(id, fields, new) in &self.replaces {
             let columns = Inserted::of(new, now);
+            if new.concurrency_key.is_some() {
+                sqlx::query(sql!("turn_of")).bind(id.row()).execute(&mut *db).await?;
+            }
             sqlx::query(sql!("replace"))
                 .bind(id.row())
                 .bind(fields.bits())
@@ -134,6 +137,7 @@ impl<'a> Plan<'a> {
                 .bind(columns.retain)
                 .bind(now)
                 .bind(columns.version)
+                .bind(new.concurrency_key.as_ref().map(|key| stored(&new.job_type, key)))
                 .execute(&mut *db)
                 .await?;
         }
@@ -187,6 +191,7 @@ fn take_over(job: &mut NewJob, new: &NewJob, fields: Fields) {
     if takes(JobField::Payload) {
         job.payload.clone_from(&new.payload);
         job.version = new.version;
+        job.concurrency_key.clone_from(&new.concurrency_key);
     }
     if takes(JobField::Label) {
         job.label.clone_from(&new.label);

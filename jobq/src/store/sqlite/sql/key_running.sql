@@ -1,0 +1,2 @@
+-- How many jobs of a key run. ?1 key, ?2 as many as are counted at most.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_keyed WHERE concurrency_key = ?1 AND state = 2 LIMIT ?2)
