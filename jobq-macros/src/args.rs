@@ -2,12 +2,14 @@
 
 mod backoff;
 mod cron;
+mod limit;
 mod on;
 mod unique;
 mod value;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use cron::{CatchUp, Cron};
+pub(crate) use limit::{Limits, Rate};
 pub(crate) use on::On;
 pub(crate) use unique::{OnConflict, Unique};
 pub(crate) use value::{check_name, duration_tokens, text};
@@ -34,6 +36,9 @@ const KNOWN: &[(&str, &str)] = &[
     ("timeout", "timeout = \"30s\""),
     ("backoff", "backoff = fixed(\"30s\")"),
     ("unique", "unique(key = \"{user_id}\", within = \"1h\")"),
+    ("concurrency", "concurrency = 2"),
+    ("concurrency_key", "concurrency_key = \"{tenant}\""),
+    ("rate_limit", "rate_limit = \"100/1m\""),
     ("on_dead", "on_dead = tell_ops"),
     ("label", "label = \"Welcome mail to {email}\""),
     ("on", "on = UserRegistered"),
@@ -48,9 +53,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("blocking", "blocking"),
     ("crate", "crate = my_jobq"),
 ];
-
-/// What a later version will know.
-const LATER: &[&str] = &["concurrency", "concurrency_key", "rate_limit", "step"];
 
 /// What people who come from other queues write.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -71,6 +73,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("timezone", "tz"),
     ("time_zone", "tz"),
     ("on_failure", "on_dead"),
+    ("limit", "concurrency"),
+    ("max_concurrency", "concurrency"),
+    ("throttle", "rate_limit"),
+    ("rate", "rate_limit"),
+    ("partition", "concurrency_key"),
+    ("group", "concurrency_key"),
 ];
 
 /// The options as written, each checked.
@@ -86,6 +94,7 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<Timeout>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) unique: Option<Unique>,
+    pub(crate) limits: Limits,
     pub(crate) on_dead: Option<Path>,
     pub(crate) label: Option<LitStr>,
     pub(crate) retain: Option<Duration>,
@@ -120,6 +129,7 @@ impl Options {
             timeout: None,
             backoff: None,
             unique: None,
+            limits: Limits::default(),
             on_dead: None,
             label: None,
             retain: None,
@@ -142,6 +152,7 @@ impl Options {
         }
         options.cron.check(seen.iter().any(|(name, _)| name == "cron"), mistakes);
         options.check_version(&seen, mistakes);
+        options.limits.check(mistakes);
         options
     }
 
@@ -205,6 +216,7 @@ impl Options {
                 self.serde = Some(group(input, Delimiter::Parenthesis).ok_or_else(|| wanted(word, example))?);
                 return Ok(());
             }
+            "concurrency" | "rate_limit" => return self.limits.read(word, example, input),
             "on" => return On::read(word, input, &mut self.on),
             _ => {}
         }
@@ -224,6 +236,7 @@ impl Options {
             "timeout" => self.timeout = Some(timeout(input, example)?),
             "backoff" => self.backoff = Some(Backoff::read(input)?),
             "on_dead" => self.on_dead = Some(or_else_say(input, example, Path::parse_mod_style)?),
+            "concurrency_key" => self.limits.read_key(example, input)?,
             "label" => self.label = Some(text(input, example)?),
             "cron" | "tz" | "catch_up" | "overlap" => self.cron.read(name, word, example, input)?,
             "retain" => self.retain = Some(retain(input, example)?),
@@ -269,10 +282,6 @@ fn skip(input: ParseStream) {
 }
 
 fn unknown(word: &Ident, name: &str) -> syn::Error {
-    if LATER.contains(&name) {
-        let text = format!("option `{name}` is not available in this version of jobq");
-        return syn::Error::new(word.span(), text);
-    }
     let known: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
     let meant = ELSEWHERE
         .iter()

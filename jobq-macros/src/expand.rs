@@ -2,10 +2,11 @@
 //!
 //! Expanded code names nothing but what the user wrote and `jobq::private`. `expand/golden/` holds expansions to read.
 
+mod limit;
 mod pattern;
 mod unique;
 
-use self::{pattern::pattern_tokens, unique::rule_tokens};
+use self::{limit::bounds_tokens, pattern::pattern_tokens, unique::rule_tokens};
 use crate::{
     Mistakes,
     args::{Backoff, CatchUp, Cron, On, Options, Timeout, check_name, duration_tokens},
@@ -34,6 +35,7 @@ struct Expansion<'a> {
     job_type: LitStr,
     label: Option<TokenStream>,
     unique_key: Option<TokenStream>,
+    concurrency_key: Option<TokenStream>,
     /// `allow(deprecated)`, where the payload is: all of its job name it.
     allow: Option<TokenStream>,
     /// What goes on the items that the user did not write: `cfg`, lint levels.
@@ -54,11 +56,23 @@ impl<'a> Expansion<'a> {
         let label = options.label.as_ref().and_then(|label| pattern(label, "label"));
         let unique_key = options.unique.as_ref().and_then(|unique| unique.key.as_ref());
         let unique_key = unique_key.and_then(|key| pattern(key, "key"));
+        let concurrency_key = options.limits.key.as_ref().and_then(|key| pattern(key, "key"));
         check_cron(&options.cron, item, &payload, mistakes);
         let (cfg, lint) = (&item.attrs.cfg, on_every_item(&item.attrs.lint));
         let allow = (!item.attrs.deprecated.is_empty()).then(|| quote!(#[allow(deprecated)]));
         let beside = quote!(#(#cfg)* #(#lint)* #allow);
-        Some(Self { options, item, private, payload, job_type, label, unique_key, allow, beside })
+        Some(Self {
+            options,
+            item,
+            private,
+            payload,
+            job_type,
+            label,
+            unique_key,
+            concurrency_key,
+            allow,
+            beside,
+        })
     }
 
     /// The struct, and its Debug by way of Serialize, so that users' types need nothing but serde.
@@ -131,6 +145,13 @@ impl<'a> Expansion<'a> {
                 }
             }
         });
+        let concurrency_key = self.concurrency_key.as_ref().map(|key| {
+            quote! {
+                fn concurrency_key(&self) -> #private::Option<#private::String> {
+                    #private::Some(#key)
+                }
+            }
+        });
         quote! {
             #beside
             impl #private::Job for #payload {
@@ -144,6 +165,7 @@ impl<'a> Expansion<'a> {
                 }
                 #label
                 #unique_key
+                #concurrency_key
             }
         }
     }
@@ -184,13 +206,16 @@ impl<'a> Expansion<'a> {
             let rule = rule_tokens(unique, private);
             fields.push(quote!(unique: #private::Some(#rule)));
         }
+        if let Some(bounds) = bounds_tokens(&options.limits, private) {
+            fields.push(quote!(limits: #bounds));
+        }
         if let Some(version) = options.version {
             fields.push(quote!(version: #version));
         }
         match fields.len() {
             0 => quote!(#private::Defaults::NONE),
             // All of them: clippy would find the update needless.
-            6 => quote!(#private::Defaults { #(#fields),* }),
+            8 => quote!(#private::Defaults { #(#fields),* }),
             _ => quote!(#private::Defaults { #(#fields,)* ..#private::Defaults::NONE }),
         }
     }

@@ -10,6 +10,8 @@ pub mod results {}
 pub mod stopping {}
 #[doc = include_str!("guide/unique.md")]
 pub mod unique {}
+#[doc = include_str!("guide/limits.md")]
+pub mod limits {}
 #[doc = include_str!("guide/cron.md")]
 pub mod cron {}
 #[doc = include_str!("guide/events.md")]

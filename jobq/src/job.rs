@@ -1,6 +1,7 @@
 //! What a job is: its type, its id, its row, its attempts, and how an attempt may fail.
 
 use crate::{
+    limit::Bounds,
     retry::Backoff,
     secret::redacted,
     state::JobState,
@@ -66,6 +67,12 @@ pub trait Job: Serialize + DeserializeOwned + Sized + Send + 'static {
     fn unique_key(&self) -> Option<String> {
         None
     }
+
+    /// Whose turn a job of this payload takes, where its type is limited for each key; `None` where the attribute names
+    /// no key.
+    fn concurrency_key(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a job type sets for its jobs; each can be overridden at the enqueue.
@@ -83,6 +90,8 @@ pub struct Defaults {
     pub retain: Option<Duration>,
     /// How its jobs are unique; `None`: they are not.
     pub unique: Option<UniqueRule>,
+    /// How many of its jobs run at once, and how often one starts; never overridden by an enqueue.
+    pub limits: Bounds,
     /// The version of the payloads that this build writes; never overridden.
     pub version: u32,
 }
@@ -96,6 +105,7 @@ impl Defaults {
         timeout: None,
         retain: None,
         unique: None,
+        limits: Bounds::NONE,
         version: 1,
     };
 }

@@ -42,6 +42,8 @@
 //! - which queue that goes to: [`JobQueue::install`], [`JobQueue::scope`], [`Enqueue::on`];
 //! - to tell what happened, and have jobs follow from it: [`Event`](derive@Event), [`JobQueue::emit`], [`EventBus`];
 //! - to have a job at most once: [`Unique`], in the attribute `unique(…)`; what an enqueue found: [`Enqueued`];
+//! - how many run at once and how often one starts, over all processes: the chapter [`limits`](guide::limits),
+//!   [`JobQueue::set_limit`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - jobs at the times of a clock: `#[job(cron = …)]`, [`JobQueue::schedule`], the chapter [`cron`](guide::cron);
@@ -94,6 +96,7 @@ pub use job::{
     Attempt, AttemptOutcome, CompletionRolledBack, DeadJob, Fields, Job, JobError, JobField, JobId, JobRow,
     KeyScope, LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
 };
+pub use limit::{Bounds, Limit, Limited, Rate};
 pub use queue::{
     JobQueue, JobQueueOptions, NoQueue, OutputPages, Pages, Pausing, QueueError, Wait, WaitError, spawn,
 };
@@ -103,7 +106,8 @@ pub use retry::Backoff;
 pub use secret::{BadKeys, SecretKeys};
 pub use state::JobState;
 pub use store::{
-    Acted, Count, Enqueued, JobFilter, Landed, Pause, Paused, ScheduleRow, Step, StoreError, TickRow, Tx,
+    Acted, Count, Enqueued, JobFilter, Landed, LimitRow, Pause, Paused, ScheduleRow, Step, StoreError,
+    TickRow, Tx,
     memory::MemoryStore,
     sqlite::{Durability, SqliteOptions, SqliteStore},
 };

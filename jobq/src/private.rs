@@ -5,6 +5,7 @@ pub use crate::{
     enqueue::{Call, CallJob},
     event::Event,
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
+    limit::{Bounds, Rate},
     registry::{
         BackoffPolicy, CronEntry, DataMap, DataNeed, Field, JobEntry, OnDead, Subscription, check, decode,
     },

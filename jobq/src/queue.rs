@@ -37,6 +37,7 @@ use std::{
 };
 
 mod current;
+mod limiting;
 mod open;
 mod pausing;
 mod results;

@@ -183,6 +183,8 @@ pub struct Checked {
     pub label: Option<String>,
     /// What the attribute says is its unique key.
     pub unique_key: Option<String>,
+    /// What the attribute says is its concurrency key.
+    pub concurrency_key: Option<String>,
     /// Its JSON, as this build writes it.
     pub payload: String,
 }
@@ -193,6 +195,7 @@ pub fn check<J: Job>(payload: &str) -> Result<Checked, DecodeError> {
     Ok(Checked {
         label: job.label(),
         unique_key: job.unique_key(),
+        concurrency_key: job.concurrency_key(),
         payload: serde_json::to_string(&job).map_err(DecodeError::of::<J>)?,
     })
 }

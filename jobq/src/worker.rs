@@ -18,10 +18,12 @@ use crate::{
     enqueue::JobSet,
     executor::{Executor, Watch},
     job::{Timeout, WorkerId},
+    limit::Limited,
     maintenance::{Identity, Liveness, Promotion, Prune, RollCall, Sweep, promote_due, repeat, trouble_wait},
     queue::{EnvError, JobQueue, check_queue_name, environment},
     registry::{DataMap, MissingData, Registry, RegistryError},
-    store::{NewWorker, StoreError},
+    store::{NewWorker, Store, StoreError},
+    time::Millis,
 };
 use core::Core;
 use std::{any::Any, fmt, sync::Arc, time::Duration};
@@ -387,7 +389,11 @@ async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Optio
     let (store, clock) = (queue.store().clone(), queue.clock().clone());
     let mut failures = 0;
     let id = loop {
-        match store.register(settings.sign(), clock.now()).await {
+        let entered = async {
+            declare_limits(&*store, &known, clock.now()).await?;
+            store.register(settings.sign(), clock.now()).await
+        };
+        match entered.await {
             Ok(id) => break id,
             Err(error) if !error.is_transient() => return Err(WorkerError::Store(error)),
             Err(_) if ready.is_closed() => return Ok(None),
@@ -407,6 +413,22 @@ async fn sign_in(worker: Worker, known: Registry, ready: &Ready) -> Result<Optio
     let executor = Executor::new(Arc::new(data), clock, settings.timeout, scope).watched(watch).opening(keys);
     let identity = Identity::new(settings.sign(), id);
     Ok(Some(Core::new(key, queue, settings, known, identity, executor)))
+}
+
+/// Says what the types of this worker limit, before its first claim. Where the store knows it, nothing is written.
+async fn declare_limits(store: &dyn Store, known: &Registry, now: Millis) -> Result<(), StoreError> {
+    let rows = store.limits(now).await?;
+    let declared = |job_type: &str| {
+        let row = rows.iter().find(|row| row.of == Limited::JobType(job_type.to_owned()));
+        row.and_then(|row| row.declared).unwrap_or_default()
+    };
+    let types = known.iter().flat_map(|entry| entry.names().map(|name| (name, entry.defaults.limits)));
+    let changed = types.filter(|(job_type, bounds)| declared(job_type) != *bounds);
+    let changed: Vec<_> = changed.map(|(job_type, bounds)| (job_type.to_owned(), bounds)).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    store.declare_limits(changed, now).await
 }
 
 /// Starts what runs beside the loop. A worker that drains rescues and promotes first, since it may not be there for

@@ -2,7 +2,7 @@
 
 use crate::journal::{self, say};
 use jobq::prelude::*;
-use std::time::Duration;
+use std::{fs::File, time::Duration};
 
 /// Ends at once.
 #[job]
@@ -18,6 +18,24 @@ pub async fn note(ctx: &JobContext, n: u64) {
 async fn slow(ctx: &JobContext, millis: u64) {
     say("start", ctx);
     tokio::time::sleep(Duration::from_millis(millis)).await;
+    say("effect", ctx);
+    say("end", ctx);
+}
+
+/// At most three at once, over all processes: each holds one of three locks, which the kernel frees with the process.
+#[job(concurrency = 3)]
+async fn scarce(ctx: &JobContext, millis: u64) {
+    say("start", ctx);
+    let locked = |n| {
+        let file = File::create(journal::folder().join(format!("slot-{n}"))).ok()?;
+        file.try_lock().ok().map(|()| file)
+    };
+    let slot = (0..3).find_map(locked);
+    if slot.is_none() {
+        say("over", ctx);
+    }
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    drop(slot);
     say("effect", ctx);
     say("end", ctx);
 }

@@ -7,6 +7,7 @@ mod edges;
 mod fence;
 mod ground;
 mod history;
+mod limits;
 mod list;
 mod notes;
 mod outcomes;

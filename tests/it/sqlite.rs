@@ -21,6 +21,7 @@ mod damage;
 mod disk;
 mod files;
 mod fork;
+mod limits;
 mod open;
 mod statements;
 mod tx;

@@ -4,6 +4,7 @@ mod cancelling;
 mod cron;
 mod flat_out;
 pub(crate) mod ground;
+mod limits;
 mod lost;
 mod notes;
 mod on_dead;

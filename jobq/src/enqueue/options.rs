@@ -7,10 +7,10 @@ use super::{Enqueue, EnqueueAll, EnqueueError, EnqueueRaw};
 use crate::{
     job::{
         Defaults, Job, MAX_LABEL, MAX_PAYLOAD, NewJob, Timeout, Unique, UniqueKey, UniqueRule,
-        unique::canonical,
+        unique::{canonical, shortened},
     },
     queue::{JobQueue, NoQueue, check_queue_name},
-    registry::quiet,
+    registry::{Checked, quiet},
     retry::Backoff,
     secret::redacted,
     time::{Millis, millis, whole_millis},
@@ -30,6 +30,7 @@ pub(crate) struct Options {
     label: Option<String>,
     due: Option<Due>,
     unique: Wish,
+    concurrency_key: Option<String>,
     on: Option<JobQueue>,
 }
 
@@ -76,6 +77,37 @@ enum KeyFrom {
     Payload,
 }
 
+/// What is made of a payload beside its JSON.
+pub(super) trait Made {
+    fn label(&self) -> Option<String>;
+    fn unique_key(&self) -> Option<String>;
+    fn concurrency_key(&self) -> Option<String>;
+}
+
+impl<J: Job> Made for &J {
+    fn label(&self) -> Option<String> {
+        J::label(self)
+    }
+    fn unique_key(&self) -> Option<String> {
+        J::unique_key(self)
+    }
+    fn concurrency_key(&self) -> Option<String> {
+        J::concurrency_key(self)
+    }
+}
+
+impl Made for &Checked {
+    fn label(&self) -> Option<String> {
+        self.label.clone()
+    }
+    fn unique_key(&self) -> Option<String> {
+        self.unique_key.clone()
+    }
+    fn concurrency_key(&self) -> Option<String> {
+        self.concurrency_key.clone()
+    }
+}
+
 /// A job with everything but what comes from its payload.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
@@ -88,16 +120,19 @@ impl Template {
     pub(super) fn filled(
         &self,
         payload: String,
-        label: impl FnOnce() -> Option<String>,
-        unique_key: impl FnOnce() -> Option<String>,
+        made: impl Made,
         normal: Option<&str>,
     ) -> Result<NewJob, EnqueueError> {
         let mut new = self.new.clone();
-        new.label = new.label.or_else(|| label().map(cut_label));
+        new.label = new.label.or_else(|| made.label().map(cut_label));
+        let turn = new.concurrency_key.or_else(|| made.concurrency_key());
+        new.concurrency_key = turn.map(|key| shortened(&key));
         if let Some((from, rule)) = &self.unique {
             let key = match from {
                 KeyFrom::Given(key) => key.clone(),
-                KeyFrom::Job => unique_key().map_or_else(|| whole_key(normal.unwrap_or(&payload)), Ok)?,
+                KeyFrom::Job => {
+                    made.unique_key().map_or_else(|| whole_key(normal.unwrap_or(&payload)), Ok)?
+                }
                 KeyFrom::Payload => whole_key(normal.unwrap_or(&payload))?,
             };
             if key.is_empty() {
@@ -190,6 +225,13 @@ macro_rules! options_of_now {
             /// Unique so, whatever the job type says; `None`: not unique.
             pub fn unique(mut self, unique: impl Into<Option<Unique>>) -> Self {
                 self.options.unique = Wish::of(unique.into());
+                self
+            }
+
+            /// Whose turn the job takes, where its type is limited for each key, whatever the attribute says. It is up to
+            /// 255 bytes; of a longer one its beginning and its SHA-256 are stored.
+            pub fn concurrency_key(mut self, key: impl Into<String>) -> Self {
+                self.options.concurrency_key = Some(key.into());
                 self
             }
 
@@ -297,7 +339,7 @@ impl Options {
             retain: self.retain.or(defaults.retain),
             unique: None,
             version: defaults.version,
-            concurrency_key: None,
+            concurrency_key: self.concurrency_key,
         };
         Ok(Template { new, unique })
     }
@@ -333,7 +375,7 @@ pub(super) fn fill<J: Job>(template: &Template, job: &J) -> Result<NewJob, Enque
         .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(quiet::<J>(why)) });
     let payload = checked_size(J::TYPE, written?)?;
     check_nulls::<J>(&payload)?;
-    template.filled(payload, || job.label(), || job.unique_key(), None)
+    template.filled(payload, job, None)
 }
 
 /// serde writes a number that JSON does not have, such as NaN, as `null`: no attempt could read that job.

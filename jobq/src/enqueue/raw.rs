@@ -69,7 +69,7 @@ pub(crate) fn job_of(
     let checked = (entry.check)(&payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
     // Its secrets are to be marked; any other payload is stored as it was given.
     let payload = if entry.secrets.is_empty() { payload } else { checked.payload.clone() };
-    template.filled(payload, || checked.label, || checked.unique_key, Some(&checked.payload))
+    template.filled(payload, &checked, Some(&checked.payload))
 }
 
 impl<'t> IntoFuture for EnqueueRaw<'t> {

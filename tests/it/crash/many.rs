@@ -51,3 +51,28 @@ async fn eight_processes_drain_ten_thousand_jobs_once_each() {
     assert!(journals.0.iter().all(|line| (line.lease, line.attempt) == (1, 1)));
     journals.check(&scene, &BTreeMap::new()).await;
 }
+
+/// A limit holds over all processes, also while one after the other is killed, and what a killed one held is free again.
+#[tokio::test]
+async fn four_processes_never_run_more_at_once_than_a_limit_lets_and_kills_leave_no_slot_taken() {
+    let scene = Scene::new().await;
+    let jobs = rounds(300, 5000) as u64;
+    let bystander = scene.one("slow", r#"{"millis":1}"#, 3).await;
+    scene.enqueue("scarce", (0..jobs).map(|_| r#"{"millis":4}"#.to_owned())).await;
+    let mut workers: Vec<Child> = (0..4).map(|_| scene.worker(4)).collect();
+    for _ in 0..rounds(4, 60) {
+        let before = scene.count(JobState::Completed).await;
+        within(PATIENCE, "some end", async || scene.count(JobState::Completed).await > before + 5).await;
+        let mut killed = std::mem::replace(&mut workers[0], scene.worker(4));
+        killed.kill();
+        workers.rotate_left(1);
+    }
+    within(PATIENCE * 5, "all end", async || scene.count(JobState::Completed).await == jobs + 1).await;
+    let journals = scene.journals();
+    assert_eq!(journals.count("over"), 0, "more than three ran at once");
+    assert!(journals.pids("start").len() >= 4);
+    assert_eq!(scene.row(bystander).await.state, JobState::Completed);
+    let limits = scene.store.limits(0).await.unwrap();
+    assert_eq!((limits.len(), limits[0].running), (1, 0));
+    scene.is_well().await;
+}

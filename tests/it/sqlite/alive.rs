@@ -31,7 +31,7 @@ fn bytes_held(site: &Site) -> Vec<u64> {
     bytes
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds().await {
         assert!(began.elapsed() < Duration::from_secs(10), "{what}: not within 10 s");

@@ -1,6 +1,6 @@
 use jobq::prelude::*;
 
-#[job(rate_limit = "100/1m")]
+#[job(concurrency = 0)]
 async fn sweep() {}
 
 fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(concurrency(max = 10))]
+async fn sweep() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(concurrency)]
+async fn sweep() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use jobq::prelude::*;
+
+#[job(rate_limit = "100")]
+async fn sweep() {}
+
+fn main() {}
