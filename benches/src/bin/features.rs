@@ -1,13 +1,19 @@
-//! What the framework around the core takes: the wake of who waits for a result, and what unique keys cost a bulk enqueue.
+//! What the framework around the core takes: the wake of who waits for a result, what unique keys cost a bulk enqueue, and
+//! what jobs that a limit holds back cost all others.
 //!
 //! `cargo run --release -p jobq-bench --bin features [-- FOLDER]`, on files of their own at FULL, in the folder (by default
 //! beside this program, since /tmp is in memory on many machines). Figures of one run go together; ratios are of rounds
 //! that take turns.
 
-use jobq::{JobHandle, JobQueue, prelude::*};
+use jobq::{
+    JobHandle, JobQueue, Limit,
+    prelude::*,
+    store::{Claim, ClaimSet, NewWorker},
+};
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tempfile::TempDir;
@@ -29,6 +35,14 @@ async fn keyed(number: u64, to: String) {
 }
 
 const FILE: &str = "features.db";
+/// At most one at once of each key; its jobs are never run here.
+#[job(type = "features:tenant", concurrency = 1, concurrency_key = "{tenant}")]
+async fn tenant_work(tenant: u64, n: u64) {
+    let _ = (tenant, n);
+}
+
+const KEYS: u64 = 100_000;
+const BLOCKED: u64 = 1_000_000;
 const WAITS: usize = 500;
 const AT_ONCE: usize = 1000;
 const BULK: u64 = 100_000;
@@ -49,6 +63,7 @@ async fn main() {
     let folder = words.first().map(PathBuf::from).or(beside).expect("a folder");
     waits(&folder).await;
     keys(&folder).await;
+    blocked(&folder).await;
 }
 
 fn nanos() -> u64 {
@@ -164,5 +179,50 @@ async fn keys(folder: &Path) {
         "enqueue_all of {BULK}, keys, all held {:>9.0} jobs/s  {:.2} of plain",
         rate(held),
         plain / held
+    );
+}
+
+// ---- limits ------------------------------------------------------------------------------------------------
+
+/// Drains plain jobs beside nothing, and beside a million of a hundred thousand keys, each of which has its share.
+async fn blocked(folder: &Path) {
+    let (_kept, alone) = open(folder).await;
+    let (_kept_too, beside) = open(folder).await;
+    beside.set_limit(Limit::job_type(TenantWork::TYPE).concurrency_per_key(1)).await.expect("a limit");
+    let key = |key| TenantWork { tenant: key, n: 0 };
+    beside.enqueue_all((0..KEYS).map(key)).await.expect("they are stored");
+    let worker = NewWorker { beat: Duration::from_secs(60), queues: String::new() };
+    let worker = beside.store().register(worker, beside.clock().now()).await.expect("a worker");
+    let set = Arc::new(ClaimSet { job_types: vec![TenantWork::TYPE.into()], queues: None });
+    let mut running = 0;
+    while running < KEYS as usize {
+        let claim = Claim { worker, set: set.clone(), limit: 1000, standing: false };
+        running += beside.store().claim(claim, beside.clock().now()).await.expect("a claim").len();
+    }
+    let began = Instant::now();
+    beside.enqueue_all((0..BLOCKED).map(|n| key(n % KEYS))).await.expect("they are stored");
+    println!(
+        "enqueue_all of {BLOCKED} that are parked {:>8.0} jobs/s",
+        BLOCKED as f64 / began.elapsed().as_secs_f64()
+    );
+    let mut seconds = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        for (queue, seconds) in [&alone, &beside].into_iter().zip(&mut seconds) {
+            let jobs = (0..BULK).map(|number| Plain { number, to: "ada@example.com".into() });
+            queue.enqueue_all(jobs).await.expect("they are stored");
+            let began = Instant::now();
+            let worker = Worker::new(queue).jobs((plain, tenant_work)).concurrency(200);
+            assert_eq!(worker.drain().await.expect("a drain").completed, BULK);
+            seconds.push(began.elapsed().as_secs_f64());
+        }
+    }
+    let [alone, beside] = seconds.map(|mut seconds| {
+        seconds.sort_by(f64::total_cmp);
+        BULK as f64 / seconds[ROUNDS / 2]
+    });
+    println!(
+        "drain of {} alone {alone:>9.0} jobs/s, beside {BLOCKED} parked of {KEYS} keys {beside:>9.0}, {:.2} of it",
+        BULK,
+        beside / alone
     );
 }
