@@ -38,6 +38,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 mod function;
 mod handle;
+mod link;
 mod many;
 mod options;
 mod raw;
@@ -46,6 +47,7 @@ mod schedule;
 
 pub use function::{Call, CallJob, EnqueueExt, JobFn, JobSet};
 pub use handle::JobHandle;
+pub use link::{Follows, JobLink, LinkExt};
 pub use many::{EnqueueAll, EnqueueAllError};
 pub(crate) use options::Options;
 use options::fill;
@@ -80,6 +82,10 @@ impl<'t, J: Job> Enqueue<'t, J> {
         Self { job, options: Options::default(), tx: None }
     }
 
+    pub(crate) fn into_parts(self) -> (J, Options, Option<Tx<'t>>) {
+        (self.job, self.options, self.tx)
+    }
+
     /// Enqueues inside the caller's own transaction on the same database: the job is there when it commits, and never
     /// there when it does not. It is as durable as that connection's commits are.
     pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> Enqueue<'u, J> {
@@ -108,6 +114,21 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
 /// each end, whatever is there already.
 pub(crate) fn brought<J: Job>(job: &J, max_attempts: u32) -> Result<NewJob, EnqueueError> {
     fill(&Options::never_unique().template_of(J::TYPE, &J::DEFAULTS, max_attempts, 0)?, job)
+}
+
+/// A job of a flow, with the options of its type, but never unique: a flow has all of its jobs.
+pub(crate) fn made<J: Job>(job: &J, queue: &JobQueue, now: Millis) -> Result<NewJob, EnqueueError> {
+    made_with(job, Options::default(), queue, now)
+}
+
+/// The same with these options.
+pub(crate) fn made_with<J: Job>(
+    job: &J,
+    options: Options,
+    queue: &JobQueue,
+    now: Millis,
+) -> Result<NewJob, EnqueueError> {
+    fill(&options.not_unique().template(J::TYPE, &J::DEFAULTS, queue, now)?, job)
 }
 
 pub(crate) async fn store(

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{borrow::Cow, error::Error, fmt, str::FromStr, time::Duration};
 use uuid::Uuid;
 
+mod flow;
 mod output;
 
+pub use flow::FlowId;
 pub(crate) use output::line;
 pub use output::{LogLevel, MAX_LINE, MAX_OUTPUT, MAX_OUTPUT_LINES, OUTPUTS_KEPT, OutputLine};
 pub(crate) mod unique;
@@ -383,6 +385,8 @@ pub struct JobRow {
     pub error: Option<String>,
     /// Whose turn it takes, where its type is limited for each key.
     pub concurrency_key: Option<String>,
+    /// The flow that it is of.
+    pub flow: Option<FlowId>,
 }
 
 /// As it is serialized: with every field, and without the secrets of its payload.

@@ -64,6 +64,7 @@ pub mod context;
 pub mod enqueue;
 pub mod event;
 pub mod executor;
+pub mod flow;
 pub mod guide;
 pub mod job;
 pub mod limit;
@@ -86,15 +87,16 @@ pub use jobq_macros::{Event, job, test};
 pub use check::{Check, CheckProgress, CheckReport};
 pub use context::{CompleteError, JobContext, StepError};
 pub use enqueue::{
-    Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, JobFn, JobHandle,
-    JobSet,
+    Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, Follows, JobFn,
+    JobHandle, JobLink, JobSet, LinkExt,
 };
 #[cfg(feature = "cron")]
 pub use enqueue::{Schedule, ScheduleError};
 pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
+pub use flow::{Batch, BatchOutcome, Each, Flow, FlowHandle, FlowRow, FlowState, batch};
 pub use job::{
-    Attempt, AttemptOutcome, CompletionRolledBack, DeadJob, Fields, Job, JobError, JobField, JobId, JobRow,
-    KeyScope, LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
+    Attempt, AttemptOutcome, CompletionRolledBack, DeadJob, Fields, FlowId, Job, JobError, JobField, JobId,
+    JobRow, KeyScope, LogLevel, OnConflict, OutputLine, Timeout, Unique, Until, WorkerId,
 };
 pub use limit::{Bounds, Limit, Limited, Rate};
 pub use queue::{
@@ -122,7 +124,7 @@ pub use sqlx;
 pub mod prelude {
     pub use crate::{
         context::JobContext,
-        enqueue::{EnqueueExt, JobFn},
+        enqueue::{EnqueueExt, JobFn, LinkExt},
         event::Event,
         job::{DeadJob, Job, JobError, OnConflict, Timeout, Unique, Until},
         queue::JobQueue,

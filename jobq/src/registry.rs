@@ -7,9 +7,10 @@ use crate::{
     schedule::{CatchUp, Overlap},
     secret::{bare, discreet},
 };
+use serde_json::value::RawValue;
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     error::Error,
     fmt,
     future::Future,
@@ -271,6 +272,9 @@ pub(crate) fn quiet<J: Job>(source: serde_json::Error) -> serde_json::Error {
     if J::SECRETS.is_empty() { source } else { discreet(source) }
 }
 
+/// How the payload of a job begins that follows from another's output: see `store::flows`.
+const FOLLOWS: &str = r#"{"$output":"#;
+
 impl JobEntry {
     /// Its stored name, then the names of rows written before a rename.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
@@ -300,6 +304,28 @@ impl JobEntry {
         self.upgraded(version, payload, self.check)
     }
 
+    /// The payload whose arguments are this output of the job before.
+    fn of_output(&self, output: &str) -> Result<String, DecodeError> {
+        let job_type = self.job_type;
+        let unfit = |source| DecodeError::Unfit { job_type, source };
+        let one: &RawValue = serde_json::from_str(output).map_err(unfit)?;
+        let many = || serde_json::from_str::<Vec<&RawValue>>(output).map_err(unfit);
+        let values = match self.fields {
+            [] => Vec::new(),
+            [field] if field.flatten || !self.shape.is_empty() => return Ok(output.to_owned()),
+            [_] => vec![one],
+            _ => many()?,
+        };
+        if values.len() != self.fields.len() {
+            let (given, taken) = (values.len(), self.fields.len());
+            let why = format!("the job before gave {given} values, and its function takes {taken}");
+            return Err(unfit(serde::de::Error::custom(why)));
+        }
+        let named: BTreeMap<&str, &RawValue> =
+            self.fields.iter().map(|field| field.name).zip(values).collect();
+        serde_json::to_string(&named).map_err(unfit)
+    }
+
     /// `take` is given a payload of this build's version.
     fn upgraded<T>(
         &self,
@@ -308,6 +334,9 @@ impl JobEntry {
         take: impl FnOnce(&str) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         let (job_type, known) = (self.job_type, self.defaults.version);
+        if let Some(output) = payload.strip_prefix(FOLLOWS).and_then(|rest| rest.strip_suffix('}')) {
+            return take(&self.of_output(output)?);
+        }
         if stored == known {
             return take(payload);
         }

@@ -2,8 +2,8 @@
 
 use crate::{
     job::{
-        Attempt, AttemptOutcome, JobId, JobRow, Lease, MAX_KEY, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, NewJob,
-        OutputLine, Timeout, UniqueKey, Until, WorkerId, unique,
+        Attempt, AttemptOutcome, FlowId, JobId, JobRow, Lease, MAX_KEY, MAX_LABEL, MAX_NAME, MAX_PAYLOAD,
+        NewJob, OutputLine, Timeout, UniqueKey, Until, WorkerId, unique,
     },
     limit::{Bounds, Limit, Limited},
     retry::Backoff,
@@ -15,11 +15,13 @@ use serde::Serialize;
 use std::{any::Any, fmt, future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
+pub(crate) mod flows;
 pub mod memory;
 mod schedules;
 pub mod sqlite;
 mod steps;
 
+pub use flows::{BatchOutcome, FlowRow, FlowState, LaidFlow, Link, NewFlow, Strand};
 pub use steps::{NewStep, Recorded, Step};
 
 pub use schedules::{
@@ -44,6 +46,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// The same inside the caller's transaction: there when it commits, never there when it does not.
     fn enqueue_in<'a>(&'a self, tx: Tx<'a>, jobs: Vec<NewJob>, now: Millis) -> Answer<'a, Vec<Enqueued>>;
+
+    /// Lays a flow: the jobs with which its strands begin, as [`enqueue`](Self::enqueue) does, and what is to follow. From
+    /// here on every end of one of its jobs lays, in its own transaction, what follows from it. None of them is unique.
+    fn enqueue_flow(&self, flow: NewFlow, now: Millis) -> Answer<'_, LaidFlow>;
+
+    /// The same inside the caller's transaction.
+    fn enqueue_flow_in<'a>(&'a self, tx: Tx<'a>, flow: NewFlow, now: Millis) -> Answer<'a, LaidFlow>;
+
+    /// One flow.
+    fn flow(&self, id: FlowId) -> Answer<'_, Option<FlowRow>>;
 
     /// scheduled → pending for up to `limit` jobs whose `run_at` has come, earliest first; and ends the pauses whose
     /// time has come. How many of both.
@@ -238,6 +250,19 @@ pub(crate) fn admit(jobs: &[NewJob]) -> Result<(), StoreError> {
     jobs.iter().enumerate().find_map(refused).map_or(Ok(()), Err)
 }
 
+/// Refuses a flow with jobs that no store takes.
+pub(crate) fn admit_flow(flow: &mut NewFlow) -> Result<(), StoreError> {
+    let mut refused = None;
+    flow.jobs(&mut |job| {
+        let unique = || job.unique.is_some().then(|| "it is unique, and a flow has all of its jobs".into());
+        refused = refused.take().or_else(|| unfit(job).or_else(unique));
+    });
+    match refused {
+        Some(why) => Err(StoreError::Invalid(format!("a job of a flow: {why}; nothing was enqueued"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses ends that bring jobs with them which no store takes.
 pub(crate) fn admit_brought<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Result<(), StoreError> {
     let refused = |job: &NewJob| {
@@ -397,15 +422,17 @@ pub struct Claim {
 pub struct Ties {
     /// Limits count it: its end may let another job start.
     pub limited: bool,
+    /// It is one of a flow: something may follow from its end.
+    pub flow: bool,
     /// Its completion was laid in a transaction of the application. No claim says so, but its holder knows.
     pub promised: bool,
 }
 
 impl Ties {
     /// Tied to nothing.
-    pub const NONE: Self = Self { limited: false, promised: false };
+    pub const NONE: Self = Self { limited: false, flow: false, promised: false };
     /// Tied to whatever there is, for who does not know.
-    pub const ALL: Self = Self { limited: true, promised: true };
+    pub const ALL: Self = Self { limited: true, flow: true, promised: true };
 }
 
 /// A job that was just claimed: everything that running it needs.
@@ -662,6 +689,8 @@ pub struct JobFilter {
     pub created_from: Option<Millis>,
     /// Enqueued before this.
     pub created_before: Option<Millis>,
+    /// Only jobs of this flow.
+    pub flow: Option<FlowId>,
     /// Only jobs older than this one: the last id of the page before. It need not exist any more.
     pub after: Option<JobId>,
     /// Rows at most; 0 stands for 100, and more than 1,000 are never given.
@@ -678,6 +707,12 @@ impl JobFilter {
     /// Only jobs of exactly this stored name.
     pub fn job_type(mut self, job_type: impl Into<String>) -> Self {
         self.job_type = Some(job_type.into());
+        self
+    }
+
+    /// Only jobs of this flow; those of flows within it are theirs.
+    pub fn flow(mut self, flow: FlowId) -> Self {
+        self.flow = Some(flow);
         self
     }
 

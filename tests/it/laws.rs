@@ -5,6 +5,7 @@ mod cancels;
 mod claim;
 mod edges;
 mod fence;
+mod flows;
 mod ground;
 mod history;
 mod limits;

@@ -277,6 +277,7 @@ async fn every_option_lands_in_its_own_column(bench: Bench) {
     let row = bench.row(id).await;
     let now = jobq::Clock::now(&bench.clock);
     let expected = JobRow {
+        flow: None,
         id,
         unique: None,
         job_type: "measure".into(),

@@ -150,6 +150,10 @@ macro_rules! rig {
                 self.inner.enqueue_in(tx, jobs, now)
             }
 
+            fn enqueue_flow_in<'a>(&'a self, tx: Tx<'a>, flow: NewFlow, now: i64) -> Answer<'a, LaidFlow> {
+                self.inner.enqueue_flow_in(tx, flow, now)
+            }
+
             fn enqueue(&self, jobs: Vec<NewJob>, now: i64) -> Answer<'_, Vec<Enqueued>> {
                 self.enqueued.lock().unwrap().push(jobs.len());
                 self.call("enqueue", move |inner| inner.enqueue(jobs, now))
@@ -227,6 +231,8 @@ rig! {
     subscribe(program: String, follows: Vec<(String, String)>, now: i64) -> ();
     subscriptions() -> Vec<Subscribed>;
     payloads(after: i64) -> PayloadPage;
+    enqueue_flow(flow: NewFlow, now: i64) -> LaidFlow;
+    flow(id: jobq::FlowId) -> Option<FlowRow>;
     set_limit(limit: jobq::limit::Limit, now: i64) -> ();
     clear_limit(of: jobq::limit::Limited, now: i64) -> bool;
     declare_limits(types: Vec<(String, jobq::limit::Bounds)>, now: i64) -> ();

@@ -116,6 +116,11 @@ pub(super) struct Template {
 }
 
 impl Template {
+    /// The job without what comes from its payload.
+    pub(super) fn bare(self) -> NewJob {
+        self.new
+    }
+
     /// The job with this payload, and what is made of that. `normal`: the payload as this build writes it, if it differs.
     pub(super) fn filled(
         &self,
@@ -249,6 +254,9 @@ options! {
     ['t, J: Job] EnqueueAll<'t, J>;
     ['t] EnqueueRaw<'t>;
 }
+options! {
+    [J: Job] super::JobLink<J>;
+}
 #[cfg(feature = "cron")]
 options! {
     [] super::Schedule;
@@ -266,7 +274,16 @@ impl Options {
 
     /// Not even where the type is.
     pub(super) fn never_unique() -> Self {
-        Self { unique: Wish::None, ..Self::default() }
+        Self::default().not_unique()
+    }
+
+    pub(super) fn not_unique(self) -> Self {
+        Self { unique: Wish::None, ..self }
+    }
+
+    /// The queue that was named, which is taken out.
+    pub(crate) fn named(&mut self) -> Option<JobQueue> {
+        self.on.take()
     }
 
     /// For builders of rooms above: what all of their jobs have in common.

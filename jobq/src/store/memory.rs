@@ -7,14 +7,14 @@ use crate::store::{
     DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked, admit_schedule, admit_tick,
 };
 use crate::{
-    job::{Attempt, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
+    job::{Attempt, FlowId, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     limit::{Bounds, Limit, Limited},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, Life, LimitRow, NewStep, NewWorker, Note, Outcome, Pause, Paused, PayloadPage,
-        Promise, Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store,
-        StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought, admit_declared, admit_limit,
-        admit_pause, steps::admit_step,
+        Failure, FlowRow, JobFilter, LaidFlow, Life, LimitRow, NewFlow, NewStep, NewWorker, Note, Outcome,
+        Pause, Paused, PayloadPage, Promise, Promised, Recorded, Release, Rescue, Retention, Running,
+        Settled, Snooze, Step, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought,
+        admit_declared, admit_flow, admit_limit, admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -27,6 +27,7 @@ use std::{
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
 
+mod flows;
 mod limits;
 mod schedules;
 mod tables;
@@ -135,6 +136,24 @@ impl Store for MemoryStore {
 
     fn enqueue_in<'a>(&'a self, _: Tx<'a>, _: Vec<NewJob>, _: Millis) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(ready(Err(StoreError::NoTransactions)))
+    }
+
+    fn enqueue_flow(&self, mut flow: NewFlow, now: Millis) -> Answer<'_, LaidFlow> {
+        if let Err(refusal) = admit_flow(&mut flow) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        self.write(now, |tables| {
+            let (row, jobs) = tables.lay_flow(flow, now);
+            LaidFlow { id: FlowId::compose(row, tables.tag), jobs }
+        })
+    }
+
+    fn enqueue_flow_in<'a>(&'a self, _: Tx<'a>, _: NewFlow, _: Millis) -> Answer<'a, LaidFlow> {
+        Box::pin(ready(Err(StoreError::NoTransactions)))
+    }
+
+    fn flow(&self, id: FlowId) -> Answer<'_, Option<FlowRow>> {
+        self.read(|tables| tables.flow_row(id))
     }
 
     fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize> {

@@ -27,14 +27,14 @@ use crate::store::{
     DueSchedules, NewSchedule, ScheduleRow, Tick, TickRow, Ticked, admit_schedule, admit_tick,
 };
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
+    job::{Attempt, AttemptOutcome, FlowId, JobId, JobRow, Lease, NewJob, OutputLine, WorkerId},
     limit::{Bounds, Limit, Limited},
     store::{
         Acted, Answer, Attention, Cancel, Claim, ClaimSet, Claimed, Completion, Count, Due, Enqueued,
-        Failure, JobFilter, LimitRow, NewStep, NewWorker, Next, Note, Outcome, Pause, Paused, PayloadPage,
-        Promise, Promised, Recorded, Release, Rescue, Retention, Running, Settled, Snooze, Step, Store,
-        StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought, admit_declared, admit_limit,
-        admit_pause, steps::admit_step,
+        Failure, FlowRow, JobFilter, LaidFlow, LimitRow, NewFlow, NewStep, NewWorker, Next, Note, Outcome,
+        Pause, Paused, PayloadPage, Promise, Promised, Recorded, Release, Rescue, Retention, Running,
+        Settled, Snooze, Step, Store, StoreError, Subscribed, Tx, WorkerRow, admit, admit_brought,
+        admit_declared, admit_flow, admit_limit, admit_pause, steps::admit_step,
     },
     time::Millis,
 };
@@ -222,6 +222,33 @@ impl Store for SqliteStore {
             admit(&jobs)?;
             tx::enqueue_in(self.home(), connection, &jobs, now).await
         })
+    }
+
+    fn enqueue_flow(&self, mut flow: NewFlow, now: Millis) -> Answer<'_, LaidFlow> {
+        if let Err(refusal) = admit_flow(&mut flow) {
+            return Box::pin(ready(Err(refusal)));
+        }
+        let (tag, size) = (self.tag, flow.strands.len());
+        let laid = self.act(size, move |desk| desk.lay_flow(flow.clone(), now));
+        Box::pin(async move {
+            let (row, jobs) = laid.await?;
+            Ok(LaidFlow { id: FlowId::compose(row, tag), jobs })
+        })
+    }
+
+    fn enqueue_flow_in<'a>(&'a self, tx: Tx<'a>, mut flow: NewFlow, now: Millis) -> Answer<'a, LaidFlow> {
+        let Tx::Sqlite(connection) = tx;
+        Box::pin(async move {
+            self.inbox.is_here()?;
+            admit_flow(&mut flow)?;
+            let (row, jobs) = tx::enqueue_flow_in(self.home(), connection, flow, None, now).await?;
+            Ok(LaidFlow { id: FlowId::compose(row, self.tag), jobs })
+        })
+    }
+
+    fn flow(&self, id: FlowId) -> Answer<'_, Option<FlowRow>> {
+        let tag = self.tag;
+        self.read(move |db| read::flow(db, tag, id))
     }
 
     fn promote(&self, limit: usize, now: Millis) -> Answer<'_, usize> {

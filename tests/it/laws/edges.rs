@@ -99,6 +99,7 @@ async fn an_edge_that_is_refused_leaves_the_row_as_it_was(g: &Ground) {
 async fn a_job_enqueued_without_a_time_is_pending_now(g: &Ground) {
     let id = g.enqueue(work(), NOW + 3).await;
     let expected = JobRow {
+        flow: None,
         id,
         job_type: WORK.into(),
         queue: "default".into(),

@@ -137,6 +137,7 @@ impl Pair {
                     None => None,
                 };
                 let filter = |after| JobFilter {
+                    flow: None,
                     states: state.iter().copied().collect(),
                     job_type: job_type.map(|at| TYPES[at].into()),
                     queue: queue.map(|at| QUEUES[at].into()),

@@ -1,10 +1,11 @@
 //! The rules of the model store: what each edge does to the rows, one after the other, in plain sight.
 
+use super::flows::FlowTables;
 use super::limits::Limits;
 use super::schedules::Schedules;
 use crate::{
     job::{
-        Attempt, AttemptOutcome, Fields, JobField, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob,
+        Attempt, AttemptOutcome, Fields, FlowId, JobField, JobId, JobRow, Late, Lease, MAX_ERROR, NewJob,
         OUTPUTS_KEPT, OnConflict, OutputLine, UniqueKey, UniqueRow, WorkerId, cut,
     },
     state::{Edge, JobState, StateSet},
@@ -28,7 +29,7 @@ const LATEST_KEPT: usize = 90;
 
 pub(super) struct Tables {
     /// Marks the ids of this store: a foreign id names no job here.
-    tag: u32,
+    pub(super) tag: u32,
     jobs: BTreeMap<i64, JobRow>,
     history: BTreeMap<i64, BTreeMap<Lease, Attempt>>,
     output: BTreeMap<i64, BTreeMap<(Lease, i64), OutputLine>>,
@@ -43,6 +44,7 @@ pub(super) struct Tables {
     cancels: BTreeMap<i64, Cancel>,
     pub(super) schedules: Schedules,
     pub(super) limits: Limits,
+    pub(super) flows: FlowTables,
     last_row: i64,
     last_worker: i64,
     /// How many times a row was added or moved.
@@ -71,6 +73,7 @@ impl Tables {
             cancels: BTreeMap::new(),
             schedules: Schedules::default(),
             limits: Limits::default(),
+            flows: FlowTables::default(),
             last_row: 0,
             last_worker: 0,
             moves: 0,
@@ -200,6 +203,7 @@ impl Tables {
             result: None,
             error: None,
             concurrency_key: new.concurrency_key,
+            flow: None,
         };
         self.jobs.insert(self.last_row, job);
         id
@@ -299,7 +303,10 @@ impl Tables {
             job.attempts += 1;
             job.worker = Some(claim.worker);
             (job.started_at, job.updated_at) = (Some(now), now);
-            taken.push(claimed(job, Ties { limited: self.limits.count(job), ..Ties::NONE }));
+            taken.push(claimed(
+                job,
+                Ties { limited: self.limits.count(job), flow: job.flow.is_some(), ..Ties::NONE },
+            ));
         }
         self.moves += taken.len() as u64;
         taken
@@ -384,11 +391,31 @@ impl Tables {
 
     pub(super) fn complete(&mut self, ended: Completion, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Completed, ended.result.as_deref());
-        self.settle((ended.id, ended.lease), now, report, |job| {
+        let settled = self.settle((ended.id, ended.lease), now, report, |job| {
             finish(job, JobState::Completed, now);
             (job.result, job.error) = (ended.result, None);
             None
-        })
+        });
+        self.go_on(ended.id, settled, now)
+    }
+
+    /// What follows in the flow of a job whose end was just written.
+    fn go_on(&mut self, id: JobId, settled: Settled, now: Millis) -> Settled {
+        if settled == Settled::Applied {
+            self.flow_on(id, now);
+        }
+        settled
+    }
+
+    /// A job is one of a flow.
+    pub(super) fn join(&mut self, id: JobId, flow: FlowId) {
+        if let Some(job) = self.find(id) {
+            job.flow = Some(flow);
+        }
+    }
+
+    pub(super) fn state_of(&self, row: i64) -> Option<JobState> {
+        self.jobs.get(&row).map(|job| job.state)
     }
 
     pub(super) fn fail(&mut self, ended: Failure, now: Millis) -> Settled {
@@ -397,7 +424,7 @@ impl Tables {
             Some(failed(job, ended.outcome, &ended.error, ended.next, now))
         });
         self.bring(ended.id, settled, ended.on_dead, now);
-        settled
+        self.go_on(ended.id, settled, now)
     }
 
     /// What a job brings with it when it is dead by the end that was just written.
@@ -413,28 +440,30 @@ impl Tables {
             Some(failed(job, AttemptOutcome::Lost, &ended.error, ended.next, now))
         });
         self.bring(ended.id, settled, ended.on_dead, now);
-        settled
+        self.go_on(ended.id, settled, now)
     }
 
     pub(super) fn snooze(&mut self, ended: Snooze, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Snoozed, None);
-        self.settle((ended.id, ended.lease), now, report, |job| {
+        let settled = self.settle((ended.id, ended.lease), now, report, |job| {
             let attempt = over(job, AttemptOutcome::Snoozed, None, now);
             job.attempts = job.attempts.saturating_sub(1);
             wait(job, ended.run_at, now);
             Some(attempt)
-        })
+        });
+        self.go_on(ended.id, settled, now)
     }
 
     /// `run_at` stays: the job keeps its place.
     pub(super) fn release(&mut self, ended: Release, now: Millis) -> Settled {
         let report = late(now, AttemptOutcome::Released, None);
-        self.settle((ended.id, ended.lease), now, report, |job| {
+        let settled = self.settle((ended.id, ended.lease), now, report, |job| {
             let attempt = over(job, AttemptOutcome::Released, None, now);
             job.attempts = job.attempts.saturating_sub(1);
             (job.state, job.updated_at) = (JobState::Pending, now);
             Some(attempt)
-        })
+        });
+        self.go_on(ended.id, settled, now)
     }
 
     /// What a running job says; not an edge, so nothing is moved.
@@ -513,10 +542,14 @@ impl Tables {
             self.moves += 1;
             return Acted::Asked;
         }
-        self.act(id, Edge::Cancel, |job| {
+        let acted = self.act(id, Edge::Cancel, |job| {
             finish(job, JobState::Cancelled, now);
             None
-        })
+        });
+        if acted == Acted::Done {
+            self.flow_on(id, now);
+        }
+        acted
     }
 
     /// A completed attempt, until now shown from the row itself, goes into the history; the latest error stays.
@@ -528,14 +561,19 @@ impl Tables {
         if self.get(id).is_some_and(|job| job.state == JobState::Completed) {
             self.steps.remove(&id.row());
         }
-        self.act(id, Edge::Retry, |job| {
+        let was = self.state_of(id.row());
+        let acted = self.act(id, Edge::Retry, |job| {
             let completed = current_attempt(job);
             wait(job, now, now);
             job.attempts = 0;
             (job.completed_at, job.result) = (None, None);
             (job.processed_items, job.total_items) = (None, None);
             completed
-        })
+        });
+        if let (Acted::Done, Some(was)) = (acted, was) {
+            self.flow_back(id, was);
+        }
+        acted
     }
 
     pub(super) fn run_now(&mut self, id: JobId, now: Millis) -> Acted {
@@ -552,6 +590,7 @@ impl Tables {
             self.history.remove(&id.row());
             self.output.remove(&id.row());
             self.steps.remove(&id.row());
+            self.flows.forget(id.row());
         }
         acted
     }
@@ -576,6 +615,7 @@ impl Tables {
         for id in &expired {
             self.delete(*id);
         }
+        self.flows.forget_the_ended();
         expired.len()
     }
 
@@ -857,6 +897,7 @@ fn shows(filter: &JobFilter, job: &JobRow) -> bool {
     (filter.states.is_empty() || filter.states.contains(&job.state))
         && filter.job_type.as_ref().is_none_or(|job_type| *job_type == job.job_type)
         && filter.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+        && filter.flow.is_none_or(|flow| job.flow == Some(flow))
         && filter
             .unique_key
             .as_ref()

@@ -5,6 +5,7 @@
 //! is what is expensive, and it is shared by all who wait. Only inserts, which look nothing up, are many to a statement.
 
 mod claims;
+mod flows;
 mod inserts;
 mod keys;
 mod lanes;
@@ -33,6 +34,7 @@ use crate::{
     store::{
         Acted, Completion, NewStep, NewWorker, Next, Note, Pause, Paused, Progress, Recorded, Retention,
         Settled, Ties,
+        flows::{End, retried as flow_back},
     },
     time::{Millis, millis},
 };
@@ -41,6 +43,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Lines of output after which a prune ends its transaction.
 const PRUNE_LINES: usize = 2_000;
+/// Flows that are forgotten in one transaction.
+const FLOWS_FORGOTTEN: i64 = 1000;
 
 /// The writing connection and what is known beside it.
 pub(super) struct Desk {
@@ -195,7 +199,7 @@ impl Desk {
     pub(super) fn complete(&mut self, ended: &[Completion], now: Millis) -> rusqlite::Result<Vec<Settled>> {
         self.at(now);
         let mut answers = Vec::with_capacity(ended.len());
-        let mut limited = Vec::new();
+        let (mut limited, mut of_flows) = (Vec::new(), Vec::new());
         let mut update = self.db.prepare_cached(sql!("complete"))?;
         for end in ended {
             let mut complete =
@@ -209,6 +213,9 @@ impl Desk {
             if applied && end.ties.limited {
                 limited.push(end.id);
             }
+            if applied && end.ties.flow {
+                of_flows.push(end);
+            }
             answers.push(match applied {
                 true => Settled::Applied,
                 false => {
@@ -218,6 +225,9 @@ impl Desk {
         }
         drop(update);
         limited.into_iter().try_for_each(|id| self.let_next(id, now))?;
+        for end in of_flows {
+            self.flow_on(end.id, End::Succeeded, end.result.as_deref(), now)?;
+        }
         Ok(answers)
     }
 
@@ -268,6 +278,9 @@ impl Desk {
         }
         if end.ties.limited {
             self.let_next(end.id, now)?;
+        }
+        if let Some(over) = End::of(state).filter(|_| end.ties.flow) {
+            self.flow_on(end.id, over, None, now)?;
         }
         Ok(Settled::Applied)
     }
@@ -370,6 +383,9 @@ impl Desk {
         let mut answers = self.act(ids, |desk, id| {
             let cancelled = desk.execute(sql!("cancel"), params![id.row(), id.created_at(), now])?;
             desk.sort_key_of(id.row(), now)?;
+            if cancelled == 1 {
+                desk.flow_on(id, End::Cancelled, None, now)?;
+            }
             Ok(cancelled)
         })?;
         for (id, answer) in ids.iter().zip(&mut answers) {
@@ -402,12 +418,16 @@ impl Desk {
             answers.push(match self.rival(id, true, now)? {
                 Some(holder) => Acted::KeyHeld(holder),
                 None => self.act_on(id, |desk, id| {
+                    let was = desk.state(id)?;
                     if desk.execute(sql!("archive_completed"), params![id.row(), id.created_at()])? == 1 {
                         desk.execute(sql!("forget_steps"), [id.row()])?;
                     }
                     desk.forget(id.row(), Lease::MAX)?;
                     let retried = desk.execute(sql!("retry"), params![id.row(), id.created_at(), now])?;
                     desk.sort_key_of(id.row(), now)?;
+                    if let Some(was) = was.filter(|_| retried == 1) {
+                        flow_back(desk, id.row(), was)?;
+                    }
                     Ok(retried)
                 })?,
             });
@@ -495,11 +515,12 @@ impl Desk {
         Ok((pruned, rows.len()))
     }
 
-    /// Workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
+    /// Flows without a job, workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
     pub(super) fn forget_the_gone(&mut self, now: Millis) -> rusqlite::Result<()> {
         self.wishes = None;
         self.execute(sql!("forget_cancels"), [])?;
         self.execute(sql!("forget_promises"), [])?;
+        self.execute(sql!("forget_flows"), [FLOWS_FORGOTTEN])?;
         self.execute(sql!("forget_workers"), [now]).map(drop)
     }
 

@@ -31,6 +31,9 @@ pub(super) fn page(filter: &JobFilter) -> (String, Vec<Value>) {
     if let Some(key) = &filter.unique_key {
         and("j.unique_key = ?", vec![key.clone().into()]);
     }
+    if let Some(flow) = filter.flow {
+        and("j.flow = ?", vec![flow.row().into()]);
+    }
     if let Some(text) = &filter.label {
         and("instr(lower(j.label), lower(?)) > 0", vec![text.clone().into()]);
     }

@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "unique", include_str!("../../../migrations/sqlite/0006_unique.sql")),
     (7, "limits", include_str!("../../../migrations/sqlite/0007_limits.sql")),
     (8, "cron", include_str!("../../../migrations/sqlite/0008_cron.sql")),
+    (9, "flows", include_str!("../../../migrations/sqlite/0009_flows.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
     (11, "versions", include_str!("../../../migrations/sqlite/0011_versions.sql")),
 ];

@@ -13,13 +13,16 @@ use super::{
     filter,
 };
 use crate::{
-    job::{Attempt, AttemptOutcome, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow, WorkerId},
+    job::{
+        Attempt, AttemptOutcome, FlowId, JobId, JobRow, Late, Lease, LogLevel, OutputLine, UniqueRow,
+        WorkerId,
+    },
     limit::Limited,
     state::{JobState, StateSet},
     store::{
-        Answer, Cancel, ClaimSet, Count, Due, JobFilter, LimitRow, Outcome, PAGE_BYTES, PAGE_PAYLOADS, Pause,
-        PayloadPage, Promise, Retention, Running, Step, StoreError, StoredPayload, Subscribed, Ties,
-        WorkerRow,
+        Answer, BatchOutcome, Cancel, ClaimSet, Count, Due, FlowRow, JobFilter, LimitRow, Outcome,
+        PAGE_BYTES, PAGE_PAYLOADS, Pause, PayloadPage, Promise, Retention, Running, Step, StoreError,
+        StoredPayload, Subscribed, Ties, WorkerRow, flows,
     },
     time::{Millis, millis},
 };
@@ -143,6 +146,7 @@ fn job_row(row: &Row<'_>, tag: u32) -> rusqlite::Result<JobRow> {
         cancel_asked_at: row.get(28)?,
         version: version(row.get(29)?),
         concurrency_key: text(row, 30)?.map(shown),
+        flow: row.get::<_, Option<i64>>(31)?.map(|flow| FlowId::compose(flow, tag)),
     })
 }
 
@@ -250,6 +254,28 @@ pub(super) fn steps(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Ve
             Ok(Step { name: row.get(0)?, lease: row.get(1)?, at: row.get(2)? })
         })?
         .collect()
+}
+
+pub(super) fn flow(db: &Connection, tag: u32, id: FlowId) -> rusqlite::Result<Option<FlowRow>> {
+    if !id.is_of(tag) {
+        return Ok(None);
+    }
+    db.prepare_cached(sql!("flow_row"))?
+        .query_row([id.row()], |row| {
+            let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+            Ok(FlowRow {
+                id,
+                total: count(0)?,
+                outcome: BatchOutcome { succeeded: count(1)?, failed: count(2)?, cancelled: count(3)? },
+                follow: flows::first(text(row, 4)?.as_deref()),
+                parent: row.get::<_, Option<i64>>(5)?.map(|parent| FlowId::compose(parent, tag)),
+                joined_at: row.get(6)?,
+                created_at: row.get(7)?,
+                live: count(8)?,
+                dead: count(9)?,
+            })
+        })
+        .optional()
 }
 
 pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {

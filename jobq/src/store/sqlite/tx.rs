@@ -23,11 +23,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod flows;
 mod unique;
 
+pub(super) use flows::enqueue_flow_in;
 use unique::Plan;
 
 /// The store that the jobs belong to, as far as this needs it.
+#[derive(Clone, Copy)]
 pub(super) struct Home<'a> {
     pub(super) path: &'a Path,
     pub(super) files: &'a Mutex<Files>,

@@ -156,7 +156,7 @@ impl Lanes {
         let lane = got.get(2)?;
         let (key, bound) = (got.get::<_, Option<String>>(11)?, self.limits.bound(lane));
         let limited = key.is_some() || bound.is_some_and(|bound| bound.counted);
-        let job = self.claimed(row, tag, got, Ties { limited, ..Ties::NONE })?;
+        let job = self.claimed(row, tag, got, Ties { limited, flow: got.get(13)?, ..Ties::NONE })?;
         Ok(Taken { job, lane, key, bound, parked: got.get::<_, i64>(12)? > 0 })
     }
 
