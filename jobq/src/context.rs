@@ -17,11 +17,15 @@ use std::{
 use steps::Names;
 use tokio::sync::Notify;
 
+#[cfg(feature = "tracing-output")]
+mod capture;
 mod completing;
 mod news;
 mod parked;
 mod steps;
 
+#[cfg(feature = "tracing-output")]
+pub use capture::{tracing_layer, tracing_layer_at};
 pub use completing::CompleteError;
 pub use news::Amount;
 pub(crate) use parked::block_on;
@@ -286,6 +290,10 @@ impl JobContext {
             self.ring();
         }
     }
+
+    /// Nobody listens to what it tells `tracing`.
+    #[cfg(not(feature = "tracing-output"))]
+    pub(crate) fn heard(&self) {}
 
     fn ring(&self) {
         if let Some(office) = &self.0.office {

@@ -286,7 +286,7 @@ impl Executor {
 
     async fn in_place(&self, entry: &'static JobEntry, ctx: &JobContext) -> Ending {
         let job = ctx.job();
-        let span = span_of(job);
+        let span = span_of(ctx);
         let payload = match payload(entry, job, self.keys.as_deref()) {
             Ok(payload) => payload,
             Err(ending) => return ending,
@@ -298,7 +298,7 @@ impl Executor {
         let mut limit = Limit::new(job.timeout.unwrap_or(self.timeout), &*self.clock);
         let ending = poll_fn(|cx| {
             let order = ctx.order(cx);
-            if let Poll::Ready(ending) = poll_body(&mut body, cx, &span, job) {
+            if let Poll::Ready(ending) = poll_body(&mut body, cx, &span, ctx) {
                 return Poll::Ready(given_up(ending, order));
             }
             // The handler has just been polled with the switch fired: what it wanted to do last is done.
@@ -312,11 +312,11 @@ impl Executor {
                 return Poll::Pending;
             };
             ctx.expire();
-            let _last_chance = poll_body(&mut body, cx, &span, job);
+            let _last_chance = poll_body(&mut body, cx, &span, ctx);
             Poll::Ready(Ending::TimedOut(after))
         })
         .await;
-        let _inside = span.enter();
+        let _inside = inside(ctx, &span);
         match caught(|| drop(body)) {
             Err(panic) if !matches!(ending, Ending::Returned(_)) => {
                 tracing::warn!(panic, "the job's handler panicked while it was dropped");
@@ -369,7 +369,7 @@ impl Executor {
         let (tell, told) = oneshot::channel();
         let (data, keys) = (self.data.clone(), self.keys.clone());
         let body: Body = Box::pin(async move {
-            let span = span_of(ctx.job());
+            let span = span_of(&ctx);
             let payload = match payload(entry, ctx.job(), keys.as_deref()) {
                 Ok(payload) => payload,
                 Err(ending) => return ending,
@@ -378,8 +378,8 @@ impl Executor {
                 Ok(body) => body,
                 Err(ending) => return ending,
             };
-            let ending = poll_fn(|cx| poll_quietly(&mut body, cx, &span)).await;
-            let _inside = span.enter();
+            let ending = poll_fn(|cx| poll_quietly(&mut body, cx, &span, &ctx)).await;
+            let _inside = inside(&ctx, &span);
             let _said = caught(|| drop(body));
             ending
         });
@@ -474,8 +474,14 @@ fn unwanted(ending: Ending) -> Ending {
     Ending::TakenBack(text)
 }
 
-fn span_of(job: &Claimed) -> Span {
+fn span_of(ctx: &JobContext) -> Span {
+    let (job, _heard) = (ctx.job(), ctx.heard());
     tracing::info_span!("job", id = %job.id, job_type = &*job.job_type, attempt = job.attempt)
+}
+
+/// While what this gives is there, what is told is told by the job.
+fn inside<'s>(ctx: &JobContext, span: &'s Span) -> impl Sized + use<'s> {
+    (ctx.heard(), span.enter())
 }
 
 /// The payload with its secrets opened; a job without any pays nothing for it. An older version may have had some.
@@ -498,7 +504,7 @@ fn start<'a>(
     data: &'a DataMap,
     span: &Span,
 ) -> Result<Attempting<'a>, Ending> {
-    let _inside = span.enter();
+    let _inside = inside(ctx, span);
     match caught(|| entry.start(ctx.job().version, payload, ctx, data)) {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) => Err(Ending::Undecodable(error.to_string())),
@@ -507,19 +513,24 @@ fn start<'a>(
 }
 
 /// Polls a handler on a thread of the runtime, and says so when it held that thread for long.
-fn poll_body(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span, job: &Claimed) -> Poll<Ending> {
+fn poll_body(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span, ctx: &JobContext) -> Poll<Ending> {
     let begun = Instant::now();
-    let polled = poll_quietly(body, cx, span);
+    let polled = poll_quietly(body, cx, span, ctx);
     let held = begun.elapsed();
     if held >= LONG_POLL {
-        let (id, job_type) = (job.id, &*job.job_type);
+        let (id, job_type) = (ctx.id(), ctx.job_type());
         tracing::warn!(%id, job_type, ?held, "a job held a thread of the runtime without awaiting; mark its function `blocking`");
     }
     polled
 }
 
-fn poll_quietly(body: &mut Attempting<'_>, cx: &mut Context<'_>, span: &Span) -> Poll<Ending> {
-    let _inside = span.enter();
+fn poll_quietly(
+    body: &mut Attempting<'_>,
+    cx: &mut Context<'_>,
+    span: &Span,
+    ctx: &JobContext,
+) -> Poll<Ending> {
+    let _inside = inside(ctx, span);
     match caught(|| body.as_mut().poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(returned)) => Poll::Ready(Ending::Returned(returned)),

@@ -57,7 +57,8 @@
 //!
 //! # The log
 //! What a person should know is told to `tracing`, from targets that begin with `jobq`. The target `jobq::sql` at level
-//! TRACE tells every statement that the queue's own connections run, without the values: see [`SqliteOptions`].
+//! TRACE tells every statement that the queue's own connections run, without the values: see [`SqliteOptions`]. With the feature
+//! `tracing-output`, what jobs tell `tracing` is in their output: see the [guide](guide::context).
 
 pub mod check;
 pub mod context;
@@ -86,6 +87,8 @@ pub use jobq_macros::{Event, job, test};
 
 pub use check::{Check, CheckProgress, CheckReport};
 pub use context::{CompleteError, JobContext, StepError};
+#[cfg(feature = "tracing-output")]
+pub use context::{tracing_layer, tracing_layer_at};
 pub use enqueue::{
     Call, Enqueue, EnqueueAll, EnqueueAllError, EnqueueError, EnqueueExt, EnqueueRaw, Follows, JobFn,
     JobHandle, JobLink, JobSet, LinkExt,

@@ -1,6 +1,7 @@
 //! What a worker does: verdicts, running, trouble of the store, lost workers, stopping.
 
 mod cancelling;
+mod captured;
 mod cron;
 mod flat_out;
 pub(crate) mod ground;

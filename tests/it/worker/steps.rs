@@ -128,7 +128,7 @@ async fn tries(
             say(ctx.step("a", || async { Ok(2) }).await);
         }
         "again after it was dropped" => {
-            let dropped = ctx.step("a", || std::future::pending::<Result<u32, JobError>>());
+            let dropped = ctx.step("a", std::future::pending::<Result<u32, JobError>>);
             tokio::select! {
                 biased;
                 _ = dropped => {}
