@@ -247,6 +247,23 @@ fn missed_ticks_are_made_once_with_the_latest_ones_time_within_an_hour() {
     assert_eq!(ticks("@daily", START, START + 6 * HOUR + 1, within), [0; 0]);
 }
 
+/// A hand may have written when a schedule ticks next.
+#[test]
+fn a_tick_that_no_schedule_ever_waited_for_is_planned_in_no_time() {
+    for from in [i64::MIN, i64::MIN + 1, -1, 0] {
+        for pattern in ["0 0 29 2 *", "* * * * * *", "@yearly"] {
+            let began = std::time::Instant::now();
+            let plan = planned(pattern, from, START, i64::MAX, CatchUp::All(1000)).expect("it is due");
+            assert!(plan.next > START && plan.ticks.iter().all(|tick| *tick <= START), "{pattern} {from}");
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{pattern} from {from} took {:?}",
+                began.elapsed()
+            );
+        }
+    }
+}
+
 #[test]
 fn all_missed_ticks_are_made_up_to_the_number_given_and_none_where_they_are_to_be_skipped() {
     let hours = |many: std::ops::RangeInclusive<i64>| many.map(|n| START + n * HOUR).collect::<Vec<_>>();

@@ -55,6 +55,8 @@ pub fn plan(
 /// The latest ticks from `from` to `now`, at most `most`, in order. The way back is found in growing steps, so that
 /// years of every second cost no more than an hour of them.
 fn latest(cron: &Cron, from: Millis, now: Millis, most: usize) -> Vec<Millis> {
+    // No schedule is older than that; a hand may have written that one is.
+    let from = from.max(0);
     let mut back = 1000;
     loop {
         let start = from.max(now.saturating_sub(back));

@@ -216,3 +216,55 @@ async fn the_tables_refuse_most_damage_by_hand() {
     }
     site.is_well().await;
 }
+
+/// One row that another hand has laid beside the jobs, in any of the tables, stops nobody.
+#[tokio::test]
+async fn a_hostile_row_in_any_other_table_stops_nobody() {
+    const WORKERS: &str = "INSERT INTO jobq_workers";
+    let bad = "CAST(x'ff41' AS TEXT)";
+    let most = i64::MAX;
+    for hostile in [
+        format!("INSERT INTO jobq_lanes (queue, job_type) VALUES ({bad}, {bad})"),
+        format!("INSERT INTO jobq_pauses (kind, name, paused_at) VALUES (0, {bad}, 1)"),
+        format!(
+            "INSERT INTO jobq_limits (kind, name, source, concurrency, set_at) VALUES (1, {bad}, 1, 1, 1)"
+        ),
+        format!(
+            "INSERT INTO jobq_limits (kind, name, source, concurrency, rate_starts, rate_per, set_at) VALUES (1, 'z', 1, {most}, {most}, {most}, 1)"
+        ),
+        format!("INSERT INTO jobq_subscriptions VALUES ({bad}, {bad}, {bad}, 1)"),
+        WORKERS.to_owned(),
+    ] {
+        let site = Site::new().await;
+        let db = site.raw();
+        let hostile = if hostile == WORKERS {
+            let mut columns = db.prepare("SELECT name, type FROM pragma_table_info('jobq_workers')").unwrap();
+            let column = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+            let columns = columns.query_map([], column).unwrap().map(Result::unwrap);
+            let columns = columns.filter(|(name, _)| name != "id" && name != "gone_at");
+            let (names, values): (Vec<_>, Vec<_>) = columns
+                .map(|(name, kind)| (name, if kind == "TEXT" { bad.to_owned() } else { most.to_string() }))
+                .unzip();
+            format!("{WORKERS} ({}) VALUES ({})", names.join(", "), values.join(", "))
+        } else {
+            hostile
+        };
+        db.execute_batch(&format!("PRAGMA ignore_check_constraints = ON; {hostile}")).expect(&hostile);
+        drop(db);
+        let store = site.another().await;
+        let worker = sign_in(&store).await;
+        let ids = soon(store.enqueue(jobs("a", 2), T0)).await.expect(&hostile).ids();
+        let got = claim(&store, worker, &["a"], 9).await;
+        assert_eq!(got.iter().map(|job| job.id).collect::<Vec<_>>(), ids, "{hostile}");
+        assert!(store.workers().await.expect(&hostile).iter().any(|row| row.id == worker));
+        assert_eq!(store.running(vec![worker]).await.expect(&hostile).len(), 2);
+        store.limits(T0).await.expect(&hostile);
+        store.pauses().await.expect(&hostile);
+        store.subscriptions().await.expect(&hostile);
+        store.counts().await.expect(&hostile);
+        store.promote(10, T0).await.expect(&hostile);
+        let keep = jobq::store::Retention { finished: None, dead: None };
+        store.prune(keep, T0).await.expect(&hostile);
+        assert_eq!(soon(store.complete(vec![completion(&got[0])], T0)).await.unwrap(), [Settled::Applied]);
+    }
+}

@@ -628,6 +628,17 @@ pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
     }
 }
 
+/// A stored text that is always there.
+pub(super) fn words(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(text(row, column)?.unwrap_or_default())
+}
+
+/// A stored number that is no larger than a `u32` unless a hand wrote it: then it is the nearest one.
+pub(super) fn small(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u32>> {
+    let stored: Option<i64> = row.get(column)?;
+    Ok(stored.map(|number| u32::try_from(number.max(0)).unwrap_or(u32::MAX)))
+}
+
 /// A stored backoff; one that was broken by hand counts as unset.
 pub(super) fn backoff(json: Option<String>) -> Option<crate::retry::Backoff> {
     json.and_then(|json| serde_json::from_str(&json).ok())

@@ -7,8 +7,8 @@ pub(super) use schedules::{due_schedules, schedules, ticks};
 use super::{
     alive::SideCar,
     desk::{
-        Limits, backoff, each_lane, limit_row, next_start_at, paused, shown, sql, stranded, text, timeout,
-        version,
+        Limits, backoff, each_lane, limit_row, next_start_at, paused, shown, small, sql, stranded, text,
+        timeout, version, words,
     },
     filter,
 };
@@ -156,9 +156,9 @@ pub(super) fn outcomes(db: &Connection, tag: u32, ids: &[JobId]) -> rusqlite::Re
     let mut look = snapshot.prepare_cached(sql!("outcome"))?;
     let outcome = |row: &Row<'_>| {
         Ok(Outcome {
-            job_type: row.get(0)?,
+            job_type: words(row, 0)?,
             state: JobState::from_code(row.get(1)?).unwrap_or(JobState::Dead),
-            attempts: row.get(2)?,
+            attempts: small(row, 2)?.unwrap_or_default(),
             result: text(row, 3)?,
             error: text(row, 4)?,
         })
@@ -195,9 +195,9 @@ pub(super) fn attempts(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result
             let late_text = text(row, 9)?;
             Ok(Attempt {
                 lease: row.get(0)?,
-                attempt: row.get(1)?,
+                attempt: small(row, 1)?.unwrap_or_default(),
                 worker: row.get::<_, Option<i64>>(2)?.map(WorkerId),
-                started_at: row.get(3)?,
+                started_at: row.get::<_, Option<Millis>>(3)?.unwrap_or_default(),
                 ended_at: row.get(4)?,
                 outcome: outcome(row.get(5)?),
                 error: text(row, 6)?,
@@ -251,7 +251,7 @@ pub(super) fn steps(db: &Connection, tag: u32, id: JobId) -> rusqlite::Result<Ve
     }
     db.prepare_cached(sql!("steps"))?
         .query_map(params![id.row(), id.created_at()], |row| {
-            Ok(Step { name: row.get(0)?, lease: row.get(1)?, at: row.get(2)? })
+            Ok(Step { name: words(row, 0)?, lease: row.get(1)?, at: row.get(2)? })
         })?
         .collect()
 }
@@ -282,8 +282,8 @@ pub(super) fn counts(db: &Connection) -> rusqlite::Result<Vec<Count>> {
     db.prepare_cached(sql!("counts"))?
         .query_map([], |row| {
             Ok(Count {
-                queue: row.get(0)?,
-                job_type: row.get(1)?,
+                queue: words(row, 0)?,
+                job_type: words(row, 1)?,
                 state: JobState::from_code(row.get(2)?).unwrap_or(JobState::Dead),
                 count: row.get::<_, i64>(3)?.unsigned_abs(),
             })
@@ -365,8 +365,8 @@ pub(super) fn limits(db: &Connection, now: Millis) -> rusqlite::Result<Vec<Limit
     let mut lanes = lanes.query([])?;
     while let Some(row) = lanes.next()? {
         let count = row.get::<_, i64>(2)?.unsigned_abs();
-        *running.entry(Limited::Queue(row.get(0)?)).or_default() += count;
-        *running.entry(Limited::JobType(row.get(1)?)).or_default() += count;
+        *running.entry(Limited::Queue(words(row, 0)?)).or_default() += count;
+        *running.entry(Limited::JobType(words(row, 1)?)).or_default() += count;
     }
     let mut rows = Vec::<LimitRow>::new();
     let mut read = db.prepare_cached(sql!("limits"))?;
@@ -389,7 +389,7 @@ pub(super) fn pauses(db: &Connection) -> rusqlite::Result<Vec<Pause>> {
     db.prepare_cached(sql!("pauses"))?
         .query_map([], |row| {
             Ok(Pause {
-                what: paused(row.get(0)?, row.get(1)?),
+                what: paused(row.get(0)?, words(row, 1)?),
                 paused_at: row.get(2)?,
                 ends_at: row.get(3)?,
                 by: text(row, 4)?,
@@ -431,9 +431,9 @@ pub(super) fn subscriptions(db: &Connection) -> rusqlite::Result<Vec<Subscribed>
     db.prepare_cached(sql!("subscriptions"))?
         .query_map([], |row| {
             Ok(Subscribed {
-                event: row.get(0)?,
-                job_type: row.get(1)?,
-                program: row.get(2)?,
+                event: words(row, 0)?,
+                job_type: words(row, 1)?,
+                program: words(row, 2)?,
                 seen_at: row.get(3)?,
             })
         })?
@@ -459,9 +459,9 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
                 id: JobId::compose(row.get(1)?, row.get(0)?, tag),
                 lease: row.get(2)?,
                 worker: WorkerId(row.get(3)?),
-                job_type: row.get(4)?,
-                attempt: row.get(5)?,
-                max_attempts: row.get(6)?,
+                job_type: words(row, 4)?,
+                attempt: small(row, 5)?.unwrap_or_default(),
+                max_attempts: small(row, 6)?.unwrap_or_default(),
                 backoff: backoff(text(row, 7)?),
                 ties: Ties::ALL,
             })
@@ -474,13 +474,13 @@ pub(super) fn running(db: &Connection, tag: u32, workers: &[WorkerId]) -> rusqli
 pub(super) fn workers(db: &Connection, side_car: &SideCar) -> rusqlite::Result<Vec<WorkerRow>> {
     db.prepare_cached(sql!("workers"))?
         .query_map([], |row| {
-            let (id, boot): (i64, Option<String>) = (row.get(0)?, row.get(2)?);
+            let (id, boot): (i64, Option<String>) = (row.get(0)?, text(row, 2)?);
             Ok(WorkerRow {
                 id: WorkerId(id),
-                host: row.get(1)?,
-                pid: row.get(3)?,
-                build: row.get(4)?,
-                queues: row.get(5)?,
+                host: words(row, 1)?,
+                pid: small(row, 3)?.unwrap_or_default(),
+                build: words(row, 4)?,
+                queues: words(row, 5)?,
                 beats: row.get(8)?,
                 heartbeat_at: row.get(9)?,
                 started_at: row.get(10)?,

@@ -4,7 +4,7 @@
 use super::{
     Desk, backoff,
     limits::{Bound, Limits},
-    sql, text, timeout, version,
+    small, sql, text, timeout, version, words,
 };
 use crate::{
     job::JobId,
@@ -80,10 +80,10 @@ pub(in super::super) fn each_lane(
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         match row.get::<_, Option<i64>>(3)? {
-            None => take(row.get(0)?, row.get(1)?, row.get(2)?),
+            None => take(row.get(0)?, words(row, 1)?, words(row, 2)?),
             Some(LIMITS) => marks = row.get(0)?,
             Some(kind) => {
-                match paused(kind, row.get(1)?) {
+                match paused(kind, words(row, 1)?) {
                     Paused::Queue(name) => pauses.queues.insert(name),
                     Paused::JobType(name) => pauses.job_types.insert(name),
                 };
@@ -167,8 +167,8 @@ impl Lanes {
             lease: got.get(1)?,
             job_type,
             queue,
-            attempt: got.get(3)?,
-            max_attempts: got.get(4)?,
+            attempt: small(got, 3)?.unwrap_or_default(),
+            max_attempts: small(got, 4)?.unwrap_or_default(),
             priority: got.get(5)?,
             run_at: got.get(6)?,
             timeout: got.get::<_, Option<i64>>(7)?.map(timeout),

@@ -1,6 +1,6 @@
 //! Limits: which hold in which lanes, and how many jobs they let one claim start.
 
-use super::{Desk, sql};
+use super::{Desk, small, sql, words};
 use crate::{
     job::JobId,
     limit::{Bounds, Bucket, KeyBounds, Limit, Limited, Rate},
@@ -68,20 +68,22 @@ pub(super) const KEY: i64 = 2;
 
 /// One row of limits.sql: what it is of, whether somebody has set it, how it stands.
 pub(in super::super) fn limit_row(row: &Row<'_>) -> rusqlite::Result<(Limited, bool, Bounds, Bucket)> {
-    let (kind, name) = (row.get::<_, i64>(0)?, row.get(1)?);
+    let (kind, name) = (row.get::<_, i64>(0)?, words(row, 1)?);
     let rate = |column| -> rusqlite::Result<Option<Rate>> {
-        let (starts, per): (Option<u32>, Option<u32>) = (row.get(column)?, row.get(column + 1)?);
+        let (starts, per) = (small(row, column)?, small(row, column + 1)?);
         Ok(starts.zip(per).map(|(starts, per)| Rate::new(starts, Duration::from_millis(per.into()))))
     };
     let bounds = Bounds {
-        concurrency: row.get(3)?,
-        concurrency_per_key: row.get(4)?,
+        concurrency: small(row, 3)?,
+        concurrency_per_key: small(row, 4)?,
         rate: rate(5)?,
         rate_per_key: rate(7)?,
     };
     let bucket = row.get::<_, Option<i64>>(9)?.zip(row.get::<_, Option<i64>>(10)?);
     let bucket = bucket.map_or(Bucket::FULL, |(full_at, parts)| Bucket { full_at, parts });
     let of = if kind == 0 { Limited::Queue(name) } else { Limited::JobType(name) };
+    // What no store takes, a hand has written: it is no limit.
+    let bounds = if bounds.check(&of).is_ok() { bounds } else { Bounds::NONE };
     Ok((of, row.get::<_, i64>(2)? == 1, bounds, bucket))
 }
 
@@ -384,7 +386,7 @@ impl Desk {
     pub(in super::super) fn forget_buckets(&mut self, now: Millis) -> rusqlite::Result<bool> {
         let full: Vec<(i64, String)> = {
             let mut full = self.db.prepare_cached(sql!("full_buckets"))?;
-            let rows = full.query_map(params![now, BUCKETS], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let rows = full.query_map(params![now, BUCKETS], |row| Ok((row.get(0)?, words(row, 1)?)))?;
             rows.collect::<Result<_, _>>()?
         };
         for bucket in &full {
