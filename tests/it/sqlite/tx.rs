@@ -489,3 +489,21 @@ async fn only_the_holder_of_the_lease_may_promise() {
     assert!(matches!(refused, Err(StoreError::OtherDatabase { .. })), "{refused:?}");
     site.is_well().await;
 }
+
+/// A rollback gives the rows back, and at the same millisecond the next job would have the name of one that never was.
+#[tokio::test]
+async fn no_job_has_the_name_of_one_that_was_rolled_back() {
+    let site = Site::new().await;
+    let pool = site.pool().await;
+    let mut same = 0;
+    for _ in 0..300 {
+        let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let never = enqueue_in(&site.store, &mut tx, jobs("a", 1)).await.unwrap();
+        tx.rollback().await.unwrap();
+        let there = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().ids();
+        same += usize::from(never == there);
+        assert_eq!(state(&site.store, there[0]).await, Some(JobState::Pending));
+    }
+    assert_eq!(same, 0);
+    site.is_well().await;
+}

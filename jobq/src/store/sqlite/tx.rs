@@ -39,6 +39,9 @@ pub(super) struct Home<'a> {
     pub(super) warned: &'a AtomicBool,
 }
 
+/// Row numbers before those of a transaction's jobs that are never used. Names last all the same: there are 2^48.
+const MOST_LEFT_OUT: i64 = 1024;
+
 /// Three statements at most, whatever the number of jobs: each is a hand-over to the connection's own thread. With unique
 /// keys one more, and one for each job that was there and changes; with concurrency keys one more.
 pub(super) async fn enqueue_in(
@@ -71,8 +74,14 @@ pub(super) async fn enqueue_in(
         return Ok(plan.answers(&[]));
     }
     let rows = Value::from(rows).to_string();
-    let done =
-        sqlx::query(sql!("enqueue_in")).bind(rows).bind(now).execute(&mut *db).await.map_err(refused)?;
+    let left_out = fastrand::i64(1..=MOST_LEFT_OUT);
+    let done = sqlx::query(sql!("enqueue_in"))
+        .bind(rows)
+        .bind(now)
+        .bind(left_out)
+        .execute(&mut *db)
+        .await
+        .map_err(refused)?;
     // One statement, one transaction, nobody between: the rows have consecutive numbers, in their order.
     let first = done.last_insert_rowid() - plan.inserts.len() as i64 + 1;
     let ids = (first..=done.last_insert_rowid()).map(|row| JobId::compose(now, row, home.tag));
