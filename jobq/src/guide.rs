@@ -16,6 +16,8 @@ pub mod limits {}
 pub mod cron {}
 #[doc = include_str!("guide/events.md")]
 pub mod events {}
+#[doc = include_str!("guide/flows.md")]
+pub mod flows {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 #[doc = include_str!("guide/secrets.md")]

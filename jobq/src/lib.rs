@@ -45,6 +45,7 @@
 //! - how many run at once and how often one starts, over all processes: the chapter [`limits`](guide::limits),
 //!   [`JobQueue::set_limit`];
 //! - to run: [`Worker`]; what it needs to be told, how it starts, stops and drains;
+//! - jobs that follow from one another: the chapter [`flows`](guide::flows), [`Enqueue::then`], [`batch`];
 //! - to wait for what a job returns: [`JobHandle::wait`], [`JobQueue::result`], [`WaitError`];
 //! - jobs at the times of a clock: `#[job(cron = …)]`, [`JobQueue::schedule`], the chapter [`cron`](guide::cron);
 //! - what people do to jobs: [`JobQueue`]'s `list`, `cancel`, `retry`, `delete`, `run_now`, `pause_queue`, `pause_type`;

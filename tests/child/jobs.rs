@@ -1,7 +1,7 @@
 //! The jobs of the child's worker. Each says in the journal when it starts, what it does, and when it ends.
 
 use crate::journal::{self, say};
-use jobq::prelude::*;
+use jobq::{BatchOutcome, prelude::*};
 use std::{fs::File, time::Duration};
 
 /// Ends at once.
@@ -38,6 +38,24 @@ async fn scarce(ctx: &JobContext, millis: u64) {
     drop(slot);
     say("effect", ctx);
     say("end", ctx);
+}
+
+/// Goes on to the next of its chain.
+#[job]
+async fn hop(ctx: &JobContext, n: u64) -> Result<u64, JobError> {
+    say("start", ctx);
+    say("effect", ctx);
+    say("end", ctx);
+    Ok(n + 1)
+}
+
+/// Follows when all chains have ended.
+#[job]
+async fn sum_up(ctx: &JobContext, outcome: BatchOutcome) -> Result<u64, JobError> {
+    say("start", ctx);
+    say("effect", ctx);
+    say("end", ctx);
+    Ok(outcome.succeeded)
 }
 
 /// Takes its process with it.

@@ -5,6 +5,7 @@ mod child;
 mod crash;
 mod crates;
 mod events;
+mod flows;
 mod laws;
 mod macros;
 mod manifest;

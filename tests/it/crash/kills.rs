@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::Ids;
-use jobq::{AttemptOutcome, store::Life};
+use jobq::{
+    AttemptOutcome,
+    store::{Life, Link, NewFlow, Strand},
+};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 #[tokio::test]
@@ -241,6 +245,55 @@ async fn effects_that_commit_with_their_jobs_completion_happen_exactly_once() {
         "{enqueued} jobs; {unsettled} times a kill fell between a commit and what the worker does after it"
     );
     assert_eq!(count(), [enqueued; 3]);
+    scene.is_well().await;
+}
+
+/// Each link is laid in the transaction that ends the one before: wherever the kill falls, none is missing and none is
+/// there twice.
+#[tokio::test]
+async fn flows_go_on_over_kills_with_no_link_missing_and_none_twice() {
+    const HOPS: usize = 8;
+    let (scene, mut random) = (Scene::new().await, random());
+    let link = |job_type: &str| {
+        let link = json!({ "job_type": job_type, "queue": "default", "priority": 0, "max_attempts": 50, "version": 1 });
+        serde_json::from_value::<Link>(link).unwrap()
+    };
+    let chain = |n: usize| {
+        let first = NewJob { max_attempts: 50, ..NewJob::new("hop", format!(r#"{{"n":{n}}}"#)) };
+        Strand::Job(Box::new(first), vec![link("hop"); HOPS - 1])
+    };
+    let (mut flows, chains) = (Vec::new(), rounds(10, 60));
+    for _ in 0..rounds(4, 40) {
+        let flow = NewFlow { strands: (0..chains).map(chain).collect(), follow: vec![link("sum_up")] };
+        flows.push(scene.store.enqueue_flow(flow, SystemClock.now()).await.unwrap().id);
+    }
+    let mut worker = scene.worker(4);
+    for _ in 0..rounds(12, 300) {
+        pause(&mut random, 5..60).await;
+        worker.kill();
+        worker = scene.worker(4);
+    }
+    within(PATIENCE * 10, "all have ended", async || {
+        for flow in &flows {
+            let row = scene.store.flow(*flow).await.unwrap().unwrap();
+            if row.joined_at.is_none() || row.live > 0 {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    for flow in flows {
+        let row = scene.store.flow(flow).await.unwrap().unwrap();
+        assert_eq!((row.outcome.succeeded, row.dead), (chains as u64, 0));
+        let jobs =
+            scene.store.list(JobFilter { limit: 1000, ..JobFilter::default().flow(flow) }).await.unwrap();
+        assert_eq!(jobs.len(), chains * HOPS + 1);
+        let last = jobs
+            .iter()
+            .filter(|job| job.result.as_deref() == Some(&*chains.to_string()) && job.job_type == "sum_up");
+        assert_eq!(last.count(), 1);
+    }
     scene.is_well().await;
 }
 

@@ -336,7 +336,9 @@ async fn its_jobs_are_found_by_it_and_it_goes_with_the_last_of_them(g: &Ground) 
     g.store.prune(keep, NOW + 50).await.unwrap();
     assert_eq!(outcome(g, id).await, (2, 0, 0), "what is deleted has counted");
     assert_eq!(g.delete(jobs[1], NOW).await, Acted::Done);
-    g.store.prune(keep, NOW + 50).await.unwrap();
+    g.store.prune(keep, NOW + 86_400_009).await.unwrap();
+    assert!(g.store.flow(id).await.unwrap().is_some(), "for a day");
+    g.store.prune(keep, NOW + 86_400_010).await.unwrap();
     assert_eq!(g.store.flow(id).await.unwrap(), None);
     assert!(g.store.flow(other).await.unwrap().is_some());
     assert_eq!(g.store.flow("00000000-0000-8000-8000-000000000000".parse().unwrap()).await.unwrap(), None);

@@ -12,6 +12,9 @@ use crate::{
 };
 use std::{collections::BTreeMap, convert::Infallible};
 
+/// How long a flow that has ended is known without any job of it.
+const DAY: Millis = 86_400_000;
+
 /// All flows, and the parts that jobs have in them, by their rows.
 #[derive(Default)]
 pub(super) struct FlowTables {
@@ -26,12 +29,15 @@ impl FlowTables {
         self.members.remove(&job);
     }
 
-    pub(super) fn forget_the_ended(&mut self) {
+    pub(super) fn forget_the_ended(&mut self, now: Millis) {
         let held = |flow: i64| {
             self.members.values().any(|member| member.0 == flow)
                 || self.flows.values().any(|(other, _)| other.parent == Some(flow))
         };
-        let ended = self.flows.iter().filter(|(row, (flow, _))| flow.joined_at.is_some() && !held(**row));
+        let ended = self
+            .flows
+            .iter()
+            .filter(|(row, (flow, _))| flow.joined_at.is_some_and(|at| at <= now - DAY) && !held(**row));
         let ended: Vec<i64> = ended.map(|(row, _)| *row).collect();
         ended.iter().for_each(|row| drop(self.flows.remove(row)));
     }

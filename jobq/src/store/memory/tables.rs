@@ -615,7 +615,7 @@ impl Tables {
         for id in &expired {
             self.delete(*id);
         }
-        self.flows.forget_the_ended();
+        self.flows.forget_the_ended(now);
         expired.len()
     }
 

@@ -515,12 +515,12 @@ impl Desk {
         Ok((pruned, rows.len()))
     }
 
-    /// Flows without a job, workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
+    /// Flows without a job and workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
     pub(super) fn forget_the_gone(&mut self, now: Millis) -> rusqlite::Result<()> {
         self.wishes = None;
         self.execute(sql!("forget_cancels"), [])?;
         self.execute(sql!("forget_promises"), [])?;
-        self.execute(sql!("forget_flows"), [FLOWS_FORGOTTEN])?;
+        self.execute(sql!("forget_flows"), [FLOWS_FORGOTTEN, now])?;
         self.execute(sql!("forget_workers"), [now]).map(drop)
     }
 
