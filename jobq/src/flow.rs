@@ -123,12 +123,12 @@ pub struct Batch<'t> {
 /// # Ok(()) }
 /// ```
 pub fn batch<J: Job>(jobs: impl IntoIterator<Item = J>) -> Batch<'static> {
-    Batch { parts: Vec::new(), on: None, tx: None }.add(jobs)
+    Batch { parts: Vec::new(), on: None, tx: None }.and(jobs)
 }
 
 impl<'t> Batch<'t> {
     /// Also these jobs, of whatever type.
-    pub fn add<J: Job>(mut self, jobs: impl IntoIterator<Item = J>) -> Self {
+    pub fn and<J: Job>(mut self, jobs: impl IntoIterator<Item = J>) -> Self {
         let job = |job: J| Part::Job(Box::new(move |queue, now| made(&job, queue, now)), Vec::new());
         self.parts.extend(jobs.into_iter().map(job));
         self
@@ -136,7 +136,7 @@ impl<'t> Batch<'t> {
 
     /// Also this flow, as one of them: it counts once, when its last job has ended. Its queue and transaction are this
     /// batch's.
-    pub fn add_flow<T>(mut self, flow: Flow<'_, T>) -> Self {
+    pub fn and_flow<T>(mut self, flow: Flow<'_, T>) -> Self {
         self.parts.push(flow.part);
         self
     }

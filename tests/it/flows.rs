@@ -134,9 +134,9 @@ async fn a_batch_of_all_kinds_is_summed_up_once(queue: TestQueue) {
     let chain = fetch_page.enqueue("x".into()).then(find_pictures);
     let inner = batch([Finish {}, Finish {}]).then(summarise);
     let flow = batch(shrinks)
-        .add([Finish {}])
-        .add_flow(chain)
-        .add_flow(inner)
+        .and([Finish {}])
+        .and_flow(chain)
+        .and_flow(inner)
         .then(summarise)
         .on(&queue)
         .await
@@ -180,7 +180,7 @@ async fn secrets_and_unknown_types_are_no_matter(queue: TestQueue) {
 
 async fn what_cannot_be_a_flow_is_refused_whole(queue: TestQueue) {
     let bad =
-        batch([Finish {}]).add_flow(finish.enqueue(()).max_attempts(0).then(finish_more)).on(&queue).await;
+        batch([Finish {}]).and_flow(finish.enqueue(()).max_attempts(0).then(finish_more)).on(&queue).await;
     assert!(matches!(bad, Err(EnqueueError::NoAttempts)), "{bad:?}");
     let bad = finish.enqueue(()).then(finish_more.link().queue("")).on(&queue).await;
     assert!(bad.is_err());
@@ -244,7 +244,7 @@ async fn a_flow_in_a_transaction_is_there_when_that_commits() {
         let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let chain = shrink.enqueue("a.png".into()).then(store);
         let inner = batch([Finish {}]).then(summarise);
-        let flow = batch([Finish {}, Finish {}]).add_flow(chain).add_flow(inner).then(summarise);
+        let flow = batch([Finish {}, Finish {}]).and_flow(chain).and_flow(inner).then(summarise);
         let flow = flow.on(&queue).in_tx(&mut *tx).await.unwrap();
         let empty = batch(Vec::<Finish>::new()).on(&queue).in_tx(&mut *tx).await.unwrap();
         if commits {

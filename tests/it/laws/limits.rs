@@ -251,7 +251,6 @@ async fn limits_are_read_back_with_what_runs(g: &Ground) {
     set(g, set_one.clone()).await;
     g.store.declare_limits(vec![(LIMITED.into(), declared)], NOW).await.unwrap();
     g.enqueue_all(vec![keyed("a"); 5], NOW).await;
-    g.enqueue_all(vec![in_queue("mail"); 0], NOW).await;
     assert_eq!(claim(g, NOW).await.len(), 2);
     let rows = g.store.limits(NOW).await.unwrap();
     let shown: Vec<_> =
