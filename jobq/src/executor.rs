@@ -402,13 +402,13 @@ fn tell(job: &Claimed, verdict: &Verdict, clock: &dyn Clock) {
     match next {
         Next::At(at) => {
             let again_in = Duration::from_millis(at.saturating_sub(clock.now()).unsigned_abs());
-            tracing::warn!(%id, job_type, attempt, max_attempts, ?again_in, error, "an attempt {outcome}; the job runs again");
+            tracing::warn!(%id, job_type, attempt, max_attempts, ?again_in, error, "an attempt ended ({outcome}); the job runs again");
         }
         Next::AsBefore => {
-            tracing::warn!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job runs again at once");
+            tracing::warn!(%id, job_type, attempt, max_attempts, error, "an attempt ended ({outcome}); the job runs again at once");
         }
         Next::Dead => {
-            tracing::error!(%id, job_type, attempt, max_attempts, error, "an attempt {outcome}; the job is dead")
+            tracing::error!(%id, job_type, attempt, max_attempts, error, "an attempt ended ({outcome}); the job is dead")
         }
         Next::Cancelled => {
             tracing::info!(%id, job_type, attempt, error, "a running job was cancelled")

@@ -146,7 +146,8 @@ fn unknown(word: &Ident, name: &str) -> syn::Error {
 
 /// Settings that say the same thing in two ways.
 fn exclusive(seen: &[(String, Span)]) -> Result<()> {
-    const PAIRS: [(&str, &str, &str); 4] = [
+    const PAIRS: [(&str, &str, &str); 5] = [
+        ("debounce", "within", "a window would keep out what comes while the job runs; leave `within` out"),
         ("until", "states", "both say in which states the key is held; leave one out"),
         ("debounce", "until", "a debounce holds the key until the job has started; leave `until` out"),
         ("debounce", "states", "a debounce holds the key until the job has started; leave `states` out"),

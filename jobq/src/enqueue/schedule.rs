@@ -273,7 +273,14 @@ impl JobQueue {
     }
 
     async fn found(&self, name: &str) -> Result<ScheduleRow, ScheduleError> {
-        self.stored_schedule(name).await?.ok_or_else(|| ScheduleError::NotFound(name.to_owned()))
+        let missing = || {
+            let linked = Registry::linked().ok().and_then(|linked| linked.get(name));
+            match linked.is_some_and(|entry| entry.cron.is_some()) {
+                true => ScheduleError::NotLaid(name.to_owned()),
+                false => ScheduleError::NotFound(name.to_owned()),
+            }
+        };
+        self.stored_schedule(name).await?.ok_or_else(missing)
     }
 
     async fn stored_schedule(&self, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
@@ -308,6 +315,11 @@ pub enum ScheduleError {
     /// The name belongs to a job whose attribute says when it runs.
     #[error("schedule `{0}` is that of a `#[job(cron = …)]`: give yours another name, or disable that one")]
     FromAttribute(String),
+    /// The schedule of a `#[job(cron = …)]`, which no worker has laid yet.
+    #[error(
+        "schedule `{0}` is that of a `#[job(cron = …)]`, and is laid when a worker starts that knows the job"
+    )]
+    NotLaid(String),
     /// No schedule of this name.
     #[error("there is no schedule `{0}`")]
     NotFound(String),

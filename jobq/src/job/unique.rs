@@ -123,6 +123,11 @@ impl UniqueRule {
         if self.debounce == zero {
             return Some("its debounce is zero; `on_conflict` alone replaces without a wait");
         }
+        if self.debounce.is_some() && self.within.is_some() {
+            return Some(
+                "it has a debounce and a window, which would keep out the last payload; leave `within` out",
+            );
+        }
         match self.on_conflict {
             OnConflict::Replace(fields) if fields == Fields::NONE => {
                 Some("it replaces nothing; `OnConflict::Keep` keeps the first job as it is")

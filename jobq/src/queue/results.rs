@@ -86,12 +86,29 @@ impl<J: Job> IntoFuture for Wait<J> {
                 Some(after) => tokio::select! {
                     biased;
                     outcome = end => outcome?,
-                    () = queue.clock().sleep(after) => return Err(WaitError::TimedOut { id, after }),
+                    () = queue.clock().sleep(after) => return Err(timed_out(&queue, id, after).await),
                 },
             };
             // Only a job that has ended is told of.
             output::<J>(id, outcome.as_deref(), read)?.ok_or(WaitError::Store(StoreError::Closed))
         })
+    }
+}
+
+async fn timed_out(queue: &JobQueue, id: JobId, after: Duration) -> WaitError {
+    let row = queue.store().get(id).await.ok().flatten();
+    WaitError::TimedOut { id, after, state: row.map(|row| row.state) }
+}
+
+/// What a job waits for that stands there.
+fn stood(state: Option<JobState>) -> &'static str {
+    match state {
+        Some(JobState::Scheduled) => ": it is scheduled for later",
+        Some(JobState::Pending) => {
+            ": it is due and waits for a free worker that knows it, or its queue or type is paused or at its limit"
+        }
+        Some(JobState::Running) => ": it runs",
+        _ => "",
     }
 }
 
@@ -201,12 +218,14 @@ pub enum WaitError {
         id: JobId,
     },
     /// The job had not ended in time; it goes on.
-    #[error("job {id} had not ended after {after:?}; it goes on")]
+    #[error("job {id} had not ended after {after:?}{}; it goes on", stood(*state))]
     TimedOut {
         /// The job.
         id: JobId,
         /// How long was waited.
         after: Duration,
+        /// Where it stood then; `None`: it is not there yet, or the store did not say.
+        state: Option<JobState>,
     },
     /// The job has completed, and its stored result is not what this build's function returns.
     #[error("the result of job {id} is not what `{job_type}` of this build returns: {why}")]

@@ -216,10 +216,11 @@ async fn ids_and_dates_are_the_same_text_in_sql_and_in_rust() {
 #[test]
 fn the_schema_is_one_that_an_older_sqlite_can_read() {
     const IN_SQLITE_3_38: &str =
-        "coalesce char group_concat json_valid length max min printf random strftime";
+        "coalesce char group_concat json_valid length max min printf random strftime substr";
     let schema = [
         include_str!("../../../jobq/migrations/sqlite/0001_jobs.sql"),
         include_str!("../../../jobq/migrations/sqlite/0002_views.sql"),
+        include_str!("../../../jobq/migrations/sqlite/0012_views.sql"),
     ];
     let lines = schema.iter().flat_map(|text| text.lines()).map(|line| line.split("--").next().unwrap());
     let text = lines.collect::<Vec<_>>().join(" ");
@@ -244,4 +245,29 @@ fn the_schema_is_one_that_an_older_sqlite_can_read() {
         assert!(!own.contains("ORDER BY"), "{name}{own}");
     }
     assert!(calls > 20, "{calls}");
+}
+
+/// What has come since the first views: keys, flows, versions, the wish to cancel.
+#[tokio::test]
+async fn keys_flows_versions_and_wishes_are_shown_as_in_rust() {
+    let site = Site::new().await;
+    let strand = |n| {
+        let keyed = NewJob { concurrency_key: Some("acme".into()), version: 3, ..job("a", n) };
+        jobq::store::Strand::Job(Box::new(keyed), Vec::new())
+    };
+    let flow = jobq::store::NewFlow { strands: vec![strand(1)], follow: Vec::new() };
+    let laid = site.store.enqueue_flow(flow, T0).await.unwrap();
+    let plain = soon(site.store.enqueue(jobs("a", 1), T0)).await.unwrap().ids()[0];
+    let worker = sign_in(&site.store).await;
+    assert_eq!(claim(&site.store, worker, &["a"], 9).await.len(), 2);
+    site.store.cancel(vec![laid.jobs[0]], T0 + 7).await.unwrap();
+    let shown = shown(&site.raw(), "jobs_view");
+    let (of_flow, other) = (&shown[&laid.jobs[0].to_string()], &shown[&plain.to_string()]);
+    let columns = ["concurrency_key", "flow", "cancel_asked_at", "unique_key"];
+    assert_eq!(
+        columns.map(|column| text(of_flow, column)),
+        [Some("acme".into()), Some(laid.id.to_string()), Some(iso(T0 + 7)), None]
+    );
+    assert_eq!(columns.map(|column| text(other, column)), [const { None }; 4]);
+    assert_eq!((number(of_flow, "version"), number(other, "version")), (3, 1));
 }

@@ -21,6 +21,7 @@ pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "flows", include_str!("../../../migrations/sqlite/0009_flows.sql")),
     (10, "events", include_str!("../../../migrations/sqlite/0010_events.sql")),
     (11, "versions", include_str!("../../../migrations/sqlite/0011_versions.sql")),
+    (12, "views", include_str!("../../../migrations/sqlite/0012_views.sql")),
 ];
 
 /// The names that the tables and views need, and that an application may already use.
