@@ -2,6 +2,7 @@
 //!
 //! `JOBQ_SEED=…` begins with that sequence instead of a random one; `JOBQ_MODEL_SEQUENCES=…` tries as many.
 
+mod flows;
 mod op;
 mod pair;
 mod ticks;

@@ -1,7 +1,10 @@
 //! What is done to both stores, drawn from a seed. An operation names jobs by where they stand, so that it still
 //! means something after others were left out.
 
-use super::ticks::{Deed, deed};
+use super::{
+    flows::{Drawn, drawn},
+    ticks::{Deed, deed},
+};
 use fastrand::Rng;
 use jobq::{
     job::{AttemptOutcome, Fields, JobField, OnConflict},
@@ -53,6 +56,7 @@ pub enum Op {
         after: Option<Pick>,
         limit: usize,
     },
+    Flow(Drawn),
     /// Does something to the n-th schedule.
     Schedule(usize, Deed),
     /// One job, its attempts, and all that needs no argument.
@@ -196,7 +200,8 @@ fn long_history(random: &mut Rng) -> Vec<Op> {
 fn op(random: &mut Rng) -> Op {
     match random.u8(..100) {
         0..8 => Op::Wait(random.i64(0..40)),
-        8..26 => Op::Enqueue(some(random, 4, spec)),
+        8..22 => Op::Enqueue(some(random, 4, spec)),
+        22..26 => Op::Flow(drawn(random)),
         26..30 => {
             let (at, deed) = deed(random);
             Op::Schedule(at, deed)

@@ -1,7 +1,11 @@
 //! Two stores that are told the same and must say the same.
 
-use super::op::{Act, Ended, Op, Pick, QUEUES, STEPS, Said, Spec, TYPES, WORKERS, Way};
+use super::{
+    flows::number,
+    op::{Act, Ended, Op, Pick, QUEUES, STEPS, Said, Spec, TYPES, WORKERS, Way},
+};
 use jobq::{
+    FlowId,
     job::{Attempt, JobId, JobRow, Lease, LogLevel, NewJob, OutputLine, UniqueKey, Until, WorkerId},
     limit::{Bounds, Limit, Limited},
     state::StateSet,
@@ -26,8 +30,13 @@ pub struct Pair {
     pub(super) now: Millis,
     /// All jobs enqueued in this sequence: the model's id, then the other's.
     pub(super) jobs: Vec<(JobId, JobId)>,
+    /// All flows laid in it, likewise.
+    pub(super) flows: Vec<(FlowId, FlowId)>,
     _kept: tempfile::TempDir,
 }
+
+/// A row with its place and the number of its flow, which both sides share.
+type NamedRow = (usize, Option<u128>, JobRow);
 
 pub(super) struct Side {
     store: Arc<dyn Store>,
@@ -47,6 +56,7 @@ impl Pair {
             other: Side::new(Arc::new(sqlite), now).await,
             now,
             jobs: Vec::new(),
+            flows: Vec::new(),
             _kept: kept,
         }
     }
@@ -150,6 +160,7 @@ impl Pair {
                 };
                 self.list(filter(after.map(|ids| ids.0)), filter(after.map(|ids| ids.1))).await?;
             }
+            Op::Flow(drawn) => self.lay_flow(drawn).await?,
             Op::Schedule(at, deed) => self.schedule(*at, *deed).await?,
             Op::Look(pick) => {
                 if let Some(ids) = self.pick(*pick).await {
@@ -171,6 +182,7 @@ impl Pair {
         alike(model.counts().await, other.counts().await)?;
         alike(model.pauses().await, other.pauses().await)?;
         self.look_at_schedules().await?;
+        self.look_at_flows().await?;
         alike(model.limits(self.now).await, other.limits(self.now).await)?;
         // A token that has come back is there for a claim, and for a look once it was promoted.
         alike(model.promote(1000, self.now).await, other.promote(1000, self.now).await)?;
@@ -197,10 +209,13 @@ impl Pair {
             text: "cleared",
             brings: false,
         };
-        let all: Vec<_> = (0..self.jobs.len()).map(Pick::Any).collect();
-        self.act(Act::Cancel, &all).await?;
-        self.settle(Way::Fail, &(0..self.jobs.len()).map(everything).collect::<Vec<_>>()).await?;
-        self.act(Act::Delete, &all).await?;
+        // What ends may let others follow.
+        while !self.model.store.counts().await.unwrap().is_empty() {
+            let all: Vec<_> = (0..self.jobs.len()).map(Pick::Any).collect();
+            self.act(Act::Cancel, &all).await?;
+            self.settle(Way::Fail, &(0..self.jobs.len()).map(everything).collect::<Vec<_>>()).await?;
+            self.act(Act::Delete, &all).await?;
+        }
         self.delete_schedules().await?;
         let [model, other] = self.stores();
         for at in 0..QUEUES.len() + TYPES.len() {
@@ -218,6 +233,7 @@ impl Pair {
         // Longer than any bucket takes to be full again.
         self.now += 10_000;
         self.jobs.clear();
+        self.flows.clear();
         self.model.places.clear();
         self.other.places.clear();
         Ok(())
@@ -285,11 +301,12 @@ impl Pair {
             settle(&*self.model.store, way, model, self.now).await,
             settle(&*self.other.store, way, other, self.now).await,
         )?;
-        if ended.iter().any(|end| end.brings) { self.meet_the_new().await } else { Ok(()) }
+        let follows = !self.flows.is_empty() || ended.iter().any(|end| end.brings);
+        if follows { self.meet_the_new().await } else { Ok(()) }
     }
 
     /// Names the jobs that the stores have enqueued by themselves.
-    async fn meet_the_new(&mut self) -> Compared {
+    pub(super) async fn meet_the_new(&mut self) -> Compared {
         let all = || JobFilter { limit: 1000, ..JobFilter::default() };
         let [model, other] = self.stores();
         let (model, other) = (model.list(all()).await.unwrap(), other.list(all()).await.unwrap());
@@ -324,7 +341,7 @@ impl Pair {
         alike(self.model.store.note(model).await, self.other.store.note(other).await)
     }
 
-    async fn act(&self, act: Act, picks: &[Pick]) -> Compared {
+    async fn act(&mut self, act: Act, picks: &[Pick]) -> Compared {
         let (mut models, mut others) = (Vec::new(), Vec::new());
         for pick in picks {
             if let Some((model, other)) = self.pick(*pick).await {
@@ -340,7 +357,8 @@ impl Pair {
             Act::Delete => store.delete(ids, now).await,
         };
         let (model, other) = (done(&*self.model.store, models).await, done(&*self.other.store, others).await);
-        alike(self.model.acted(model), self.other.acted(other))
+        alike(self.model.acted(model), self.other.acted(other))?;
+        if self.flows.is_empty() { Ok(()) } else { self.meet_the_new().await }
     }
 
     async fn look(&self, (model, other): (JobId, JobId)) -> Compared {
@@ -385,12 +403,13 @@ impl Side {
     }
 
     /// The row with names that both sides share, and without the beats, which nobody compares.
-    fn row(&self, row: JobRow) -> (usize, JobRow) {
+    fn row(&self, row: JobRow) -> NamedRow {
         let worker = self.worker(row.worker);
-        (self.place(row.id), JobRow { id: nameless(), worker, heartbeat_at: None, ..row })
+        let flow = row.flow.map(number);
+        (self.place(row.id), flow, JobRow { id: nameless(), worker, heartbeat_at: None, flow: None, ..row })
     }
 
-    fn rows(&self, rows: Result<Vec<JobRow>, StoreError>) -> Result<Vec<(usize, JobRow)>, StoreError> {
+    fn rows(&self, rows: Result<Vec<JobRow>, StoreError>) -> Result<Vec<NamedRow>, StoreError> {
         rows.map(|rows| rows.into_iter().map(|row| self.row(row)).collect())
     }
 
