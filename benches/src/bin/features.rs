@@ -1,7 +1,7 @@
 //! What the framework around the core takes: the wake of who waits for a result, what unique keys cost a bulk enqueue, and
 //! what jobs that a limit holds back cost all others.
 //!
-//! `cargo run --release -p jobq-bench --bin features [-- FOLDER]`, on files of their own at FULL, in the folder (by default
+//! `cargo run --release -p jobq-bench --bin features [-- WORKS… FOLDER]`, on files of their own at FULL, in the folder (by default
 //! beside this program, since /tmp is in memory on many machines). Figures of one run go together; ratios are of rounds
 //! that take turns.
 
@@ -60,10 +60,17 @@ async fn main() {
     }
     let program = std::env::current_exe().expect("the name of this program");
     let beside = program.parent().map(Path::to_owned);
-    let folder = words.first().map(PathBuf::from).or(beside).expect("a folder");
-    waits(&folder).await;
-    keys(&folder).await;
-    blocked(&folder).await;
+    const WORKS: [&str; 3] = ["waits", "keys", "blocked"];
+    let (works, folder): (Vec<&str>, Vec<&str>) =
+        words.iter().map(String::as_str).partition(|word| WORKS.contains(word));
+    let folder = folder.first().map(PathBuf::from).or(beside).expect("a folder");
+    for work in WORKS.into_iter().filter(|work| works.is_empty() || works.contains(work)) {
+        match work {
+            "waits" => waits(&folder).await,
+            "keys" => keys(&folder).await,
+            _ => blocked(&folder).await,
+        }
+    }
 }
 
 fn nanos() -> u64 {

@@ -66,6 +66,9 @@ pub(super) const LOOKS: [Duration; 11] = [
     Duration::from_millis(200),
 ];
 
+/// The place of the next look once one has seen a commit: a moment later, and more seldom from there.
+pub(super) const AFTER_A_COMMIT: usize = 4;
+
 /// Starts the watching thread; `None` where the system has no file notification, or no more of it to give.
 pub(super) fn watch(database: &Path, gate: Arc<Gate>, inbox: Sender<Message>) -> Option<thread::Thread> {
     #[cfg(target_os = "linux")]

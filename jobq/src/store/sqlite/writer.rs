@@ -8,7 +8,7 @@ use super::{
     desk::Desk,
     files::Files,
     inbox::{Message, Queued, Want, give_back},
-    wake::{Gate, LOOKS},
+    wake::{AFTER_A_COMMIT, Gate, LOOKS},
 };
 use crate::{
     job::WorkerId,
@@ -209,7 +209,12 @@ impl Writer {
             self.state.looking = (made < LOOKS.len()).then_some((began, made));
         }
         match self.foreign_commit() {
-            Ok(true) => self.state.looking = None,
+            // The event may have been of a later commit than the one that is seen: its own is still to come.
+            Ok(true) => {
+                if let Some((_, made)) = &mut self.state.looking {
+                    *made = (*made).max(AFTER_A_COMMIT);
+                }
+            }
             Ok(false) => {}
             Err(error) => self.complain("the database can't be read", &error),
         }
