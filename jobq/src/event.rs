@@ -19,6 +19,8 @@ use std::{
     collections::HashMap,
     fmt,
     future::{Future, IntoFuture},
+    marker::PhantomData,
+    ops::Deref,
     pin::Pin,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -45,7 +47,7 @@ pub trait Event: Send + Sync + 'static {
 /// Starts to emit an event in the queue of the running job, of the scope or the installed one; awaiting the builder does
 /// it. See [`JobQueue::emit`].
 pub fn emit<E: Event>(event: E) -> Emit<'static, E> {
-    Emit { event, options: Options::default(), tx: None }
+    Emit { event, options: Options::default(), tx: None, answer: PhantomData }
 }
 
 impl JobQueue {
@@ -76,20 +78,22 @@ impl JobQueue {
 /// Dropping it while it is awaited loses the answer: the jobs are stored, all or none, and the subscribers in this process
 /// may not be told.
 #[must_use = "an event does nothing until it is awaited"]
-pub struct Emit<'t, E> {
+pub struct Emit<'t, E, R = Emitted<E>> {
     event: E,
     options: Options,
     tx: Option<Tx<'t>>,
+    answer: PhantomData<fn() -> R>,
 }
 
-impl<'t, E: Event> Emit<'t, E> {
+impl<'t, E: Event, R> Emit<'t, E, R> {
     /// Enqueues inside the caller's own transaction on the same database: the jobs are there when it commits, and never
     /// there when it does not. So what happened, and what follows from it, are one.
     ///
     /// [Subscribers](EventBus::subscribe) in this process are not told, for nobody knows yet that it will commit: call
-    /// [`Emitted::announce`] after the commit.
-    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> Emit<'u, E> {
-        Emit { event: self.event, options: self.options, tx: Some(tx.into()) }
+    /// [`EmittedInTx::announce`] after the commit.
+    pub fn in_tx<'u>(self, tx: impl Into<Tx<'u>>) -> Emit<'u, E, EmittedInTx<E>> {
+        let Self { event, options, .. } = self;
+        Emit { event, options, tx: Some(tx.into()), answer: PhantomData }
     }
 
     /// Larger runs first: for all jobs that follow, whatever their types say.
@@ -117,12 +121,12 @@ impl<'t, E: Event> Emit<'t, E> {
     }
 }
 
-impl<'t, E: Event> IntoFuture for Emit<'t, E> {
-    type Output = Result<Emitted<E>, EmitError>;
+impl<'t, E: Event, R: From<Emitted<E>> + 'static> IntoFuture for Emit<'t, E, R> {
+    type Output = Result<R, EmitError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 't>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { event, mut options, tx } = self;
+        let Self { event, mut options, tx, .. } = self;
         Box::pin(async move {
             let queue = options.target()?;
             let in_tx = tx.is_some();
@@ -137,7 +141,7 @@ impl<'t, E: Event> IntoFuture for Emit<'t, E> {
                 queue.bus().tell(&event);
             }
             unlinked::warn_of::<E>(&queue).await;
-            Ok(Emitted { jobs, queue, untold: in_tx.then_some(event) })
+            Ok(Emitted { jobs, queue, untold: in_tx.then_some(event) }.into())
         })
     }
 }
@@ -241,16 +245,38 @@ impl<E> Emitted<E> {
         let of_type = self.jobs.iter().filter(|follow| follow.job_type == J::TYPE);
         of_type.map(|&Follow { id, landed, .. }| JobHandle::new(self.queue.clone(), Enqueued { id, landed }))
     }
+}
 
-    /// After an emit [in a transaction](Emit::in_tx), and its commit: tells the subscribers in this process. After any
-    /// other emit they know already, and nothing happens.
-    pub fn announce(self)
-    where
-        E: Event,
-    {
-        if let Some(event) = self.untold {
-            self.queue.bus().tell(&event);
+/// What followed from an event that was emitted in a transaction. Subscribers in this process have not heard of it.
+#[must_use = "subscribers in this process hear of the event by `.announce()`, called after the commit"]
+pub struct EmittedInTx<E>(Emitted<E>);
+
+impl<E: Event> EmittedInTx<E> {
+    /// Tells the subscribers in this process. Call it when the transaction has committed.
+    pub fn announce(self) {
+        if let Some(event) = self.0.untold {
+            self.0.queue.bus().tell(&event);
         }
+    }
+}
+
+impl<E> From<Emitted<E>> for EmittedInTx<E> {
+    fn from(emitted: Emitted<E>) -> Self {
+        Self(emitted)
+    }
+}
+
+impl<E> fmt::Debug for EmittedInTx<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<E> Deref for EmittedInTx<E> {
+    type Target = Emitted<E>;
+
+    fn deref(&self) -> &Emitted<E> {
+        &self.0
     }
 }
 

@@ -96,7 +96,9 @@ pub use enqueue::{
 };
 #[cfg(feature = "cron")]
 pub use enqueue::{Schedule, ScheduleError};
-pub use event::{Emit, EmitError, Emitted, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit};
+pub use event::{
+    Emit, EmitError, Emitted, EmittedInTx, Event, EventBus, Forwarded, Forwarding, Missed, Subscriber, emit,
+};
 pub use flow::{Batch, BatchOutcome, Each, Flow, FlowHandle, FlowRow, FlowState, batch};
 pub use job::{
     Attempt, AttemptOutcome, CompletionRolledBack, DeadJob, Fields, FlowId, Job, JobError, JobField, JobId,

@@ -1055,7 +1055,7 @@ pub enum StoreError {
     /// This store knows no transactions of a caller.
     #[error(
         "this store has no transactions to enqueue or complete in; use a SQLite queue, or do without `in_tx` and \
-         `complete_in`"
+         `complete_in`. A test of such a job does not `perform` it: enqueue it in `#[jobq::test(sqlite)]` and drain"
     )]
     NoTransactions,
     /// The caller's transaction is on another database.

@@ -47,6 +47,9 @@ pub use find::{Sought, seek};
 pub use manifest::assert_manifest;
 pub use perform::{Perform, perform};
 
+/// How long waiting for a job may take in real time: less than a drain may, so that the wait in a handler is named first.
+const WAIT: Duration = Duration::from_secs(10);
+
 /// A queue of one test: empty, in memory or in a file of its own, on a clock of its own.
 ///
 /// It is a [`JobQueue`] by deref: enqueue on it, list it, start a [`Worker`](crate::Worker) on it. Clones share its jobs
@@ -87,7 +90,16 @@ impl TestQueue {
     }
 
     fn over(queue: JobQueue, clock: ManualClock, folder: Option<Arc<Folder>>) -> Self {
+        queue.set_patience(WAIT);
         Self { queue, clock, data: DataMap::default(), jobs: None, folder }
+    }
+
+    /// How long [waiting for a job](crate::JobHandle::wait) on this queue may take in real time before the answer is
+    /// [`WaitError::StoodStill`](crate::WaitError::StoodStill); by default 10 s. For the test's clock stands still, and with
+    /// it every timeout, and what nobody runs does not end.
+    pub fn patience(self, time: Duration) -> Self {
+        self.queue.set_patience(time);
+        self
     }
 
     /// The SQLite file; `None` in memory.
@@ -103,7 +115,7 @@ impl TestQueue {
     }
 
     /// Runs these jobs only, given as for [`Worker::jobs`](crate::Worker::jobs). Where a test does not say it, each drain
-    /// runs the jobs of which there are any in the queue.
+    /// runs the jobs of which there are any, or schedules, in the queue.
     pub fn jobs<P>(mut self, jobs: impl JobSet<P>) -> Self {
         self.jobs.get_or_insert_default().extend(jobs.job_types());
         self
@@ -144,7 +156,7 @@ impl TestQueue {
         Drain::new(self, drain::Until::Now)
     }
 
-    /// Runs what is due now and what becomes due within this time, each at its instant: moves the clock on from one to
+    /// Runs what is due now and what becomes due within this time, ticks of schedules included, each at its instant: moves the clock on from one to
     /// the next, and to the end of the time at last.
     ///
     /// # Panics
@@ -154,8 +166,8 @@ impl TestQueue {
         Drain::new(self, drain::Until::Passed(time))
     }
 
-    /// Runs everything, however late it is due: moves the clock on from one instant to the next until nothing waits for
-    /// its time any more.
+    /// Runs everything, however late it is due: moves the clock on from one instant to the next until no job waits for
+    /// its time any more. Schedules tick on the way; for their ticks alone it does not go on, since they never end.
     ///
     /// # Panics
     /// As awaiting any [`Drain`], and after 1,000 instants: a job that snoozes, or enqueues itself again, without an end
@@ -165,13 +177,14 @@ impl TestQueue {
         Drain::new(self, drain::Until::Idle)
     }
 
-    /// Moves the clock on to the next instant at which something is due, such as the next attempt of a job that failed,
-    /// and tells by how much; `None`: nothing waits for its time.
+    /// Moves the clock on to the next instant at which something is due, such as the next attempt of a job that failed or
+    /// the tick of a schedule, and tells by how much; `None`: nothing waits for its time.
     ///
     /// # Panics
     /// Where the store fails.
     pub async fn advance_to_next(&self) -> Option<Duration> {
-        let next = drain::next_instant(self).await.unwrap_or_else(|error| panic!("{error}"))?;
+        let ahead = drain::Ahead::of(self).await.unwrap_or_else(|error| panic!("{error}"));
+        let next = ahead.next()?;
         let wait = Duration::from_millis(next.abs_diff(self.millis()));
         self.advance(wait);
         Some(wait)

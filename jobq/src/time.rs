@@ -157,6 +157,18 @@ impl Drop for ManualSleep {
     }
 }
 
+/// Waits for this long in real time, also where the timers of tokio are paused.
+pub(crate) async fn patiently<F: Future>(work: F, patience: Duration) -> Option<F::Output> {
+    let mut work = std::pin::pin!(work);
+    let begun = Instant::now();
+    while let Some(left) = patience.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+        if let Ok(worked) = tokio::time::timeout(left, &mut work).await {
+            return Some(worked);
+        }
+    }
+    None
+}
+
 /// `n` seconds.
 pub const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

@@ -39,6 +39,8 @@ mod ticking;
 
 pub use core::WorkerStats;
 pub use stopping::EXIT_STUCK;
+#[cfg(feature = "cron")]
+pub(crate) use ticking::lay as lay_schedules;
 
 /// A worker on its way: what it knows, what it lends to its jobs, how much it does at once.
 ///

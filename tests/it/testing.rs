@@ -5,6 +5,8 @@ mod example;
 mod finds;
 mod many;
 mod performs;
+mod stands_still;
+mod ticks;
 
 /// What a failing assertion says.
 async fn said<F: Future>(failing: F) -> String {

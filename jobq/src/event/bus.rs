@@ -45,7 +45,7 @@ impl EventBus {
     /// Hears each `E` that this process emits through this queue, from now on.
     ///
     /// It hears of an event once the commit of the jobs that follow has been acknowledged; of one that was emitted
-    /// [in a transaction](Emit::in_tx) only where the emitter [announces](super::Emitted::announce) it after the commit.
+    /// [in a transaction](Emit::in_tx) only where the emitter [announces](super::EmittedInTx::announce) it after the commit.
     /// Each subscriber hears every event, in the order in which the commits were acknowledged. One that falls
     /// [1,024 events](MAX_BEHIND) behind loses the oldest and is told how many: what must not be lost is a job.
     pub fn subscribe<E: Event>(&self) -> Subscriber<E> {

@@ -9,6 +9,7 @@ use crate::{
     registry::Registry,
     state::JobState,
     store::{Outcome, Store, StoreError},
+    time::patiently,
 };
 use std::{
     collections::BTreeMap,
@@ -81,13 +82,21 @@ impl<J: Job> IntoFuture for Wait<J> {
         let Self { queue, id, timeout, read } = self;
         Box::pin(async move {
             let end = queue.end_of(id);
-            let outcome = match timeout {
-                None => end.await?,
-                Some(after) => tokio::select! {
-                    biased;
-                    outcome = end => outcome?,
-                    () = queue.clock().sleep(after) => return Err(timed_out(&queue, id, after).await),
-                },
+            let ended = async {
+                match timeout {
+                    None => Ok(end.await?),
+                    Some(after) => tokio::select! {
+                        biased;
+                        outcome = end => Ok(outcome?),
+                        () = queue.clock().sleep(after) => Err(timed_out(&queue, id, after).await),
+                    },
+                }
+            };
+            let outcome = match queue.attached::<Patience>().get() {
+                None => ended.await?,
+                Some(after) => {
+                    patiently(ended, after).await.unwrap_or(Err(WaitError::StoodStill { id, after }))?
+                }
             };
             // Only a job that has ended is told of.
             output::<J>(id, outcome.as_deref(), read)?.ok_or(WaitError::Store(StoreError::Closed))
@@ -112,7 +121,23 @@ fn stood(state: Option<JobState>) -> &'static str {
     }
 }
 
+/// How long any wait on a queue may take in real time; for tests, whose clock stands still.
+#[derive(Default)]
+struct Patience(Mutex<Option<Duration>>);
+
+impl Patience {
+    fn get(&self) -> Option<Duration> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl JobQueue {
+    /// Waits on this queue end after so long in real time, with an error that says so to a test.
+    pub(crate) fn set_patience(&self, time: Duration) {
+        let patience = self.attached::<Patience>();
+        *patience.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
+    }
+
     /// What a job returned, as far as is known now; `None`: it has not ended. To wait for it, see
     /// [`JobHandle::wait`](crate::enqueue::JobHandle::wait).
     ///
@@ -226,6 +251,18 @@ pub enum WaitError {
         after: Duration,
         /// Where it stood then; `None`: it is not there yet, or the store did not say.
         state: Option<JobState>,
+    },
+    /// In a test, whose clock stands still: the job had not ended after so long in real time.
+    #[error(
+        "job {id} had not ended after {after:?} of real time, and the clock of a test's queue stands still: what ends it? \
+         `drain()` before the wait, or at the same time with `tokio::join!`; where a handler waits for a job, \
+         `drain().concurrency(2).jobs((one, other))` lets both run"
+    )]
+    StoodStill {
+        /// The job.
+        id: JobId,
+        /// How long was waited.
+        after: Duration,
     },
     /// The job has completed, and its stored result is not what this build's function returns.
     #[error("the result of job {id} is not what `{job_type}` of this build returns: {why}")]

@@ -1,6 +1,8 @@
 //! Draining: what is due is run by a worker, now or from one instant to the next, and each attempt's end is told.
 
 use super::TestQueue;
+#[cfg(feature = "cron")]
+use crate::worker::lay_schedules;
 use crate::{
     enqueue::JobSet,
     executor::{Verdict, Watch},
@@ -9,17 +11,18 @@ use crate::{
     queue::QueueError,
     registry::Registry,
     state::JobState,
-    store::{ClaimSet, Claimed, JobFilter, Next, StoreError},
-    time::{Clock, Millis, date, millis},
+    store::{ClaimSet, Claimed, JobFilter, Next, ScheduleRow, StoreError},
+    time::{Clock, Millis, date, millis, patiently},
     worker::{Worker, WorkerError},
 };
 use std::{
     any::Any,
+    collections::BTreeMap,
     fmt,
     panic::Location,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Instants that a drain until idle goes through at most.
@@ -105,8 +108,11 @@ impl Drain {
         let mut instants = 0;
         loop {
             self.run_due(runs).await?;
-            let next = next_instant(&self.queue).await?;
-            let Some(next) = next.filter(|next| end.is_none_or(|end| *next <= end)) else { break };
+            let ahead = Ahead::of(&self.queue).await?;
+            // Schedules tick for ever: without a job that waits for its time, all is idle.
+            let goes_on = end.is_some() || ahead.job.is_some();
+            let next = ahead.next().filter(|next| goes_on && end.is_none_or(|end| *next <= end));
+            let Some(next) = next else { break };
             if end.is_none() && instants == MOST_INSTANTS {
                 return Err(Trouble::Endless);
             }
@@ -125,8 +131,8 @@ impl Drain {
         self.queue.advance(Duration::from_millis(wait.unsigned_abs()));
     }
 
-    /// Runs what is due: where the test names no jobs, with a worker for all types of which there is a job, and once more
-    /// where a job of another type was enqueued meanwhile.
+    /// Runs what is due: where the test names no jobs, with a worker for all types of which there is a job or a schedule,
+    /// and once more where one of another type came meanwhile.
     async fn run_due(&self, runs: &Runs) -> Result<(), Trouble> {
         let linked = Registry::linked().map_err(WorkerError::from)?;
         if let Some(named) = &self.queue.jobs {
@@ -136,7 +142,7 @@ impl Drain {
         promote_due(&**self.queue.store(), self.queue.clock()).await?;
         let mut known = Registry::default();
         loop {
-            let more = self.there(linked, |state| !state.is_terminal()).await?;
+            let more = there(&self.queue, linked).await?;
             // A job that lacks its data, and is not due, is no reason not to run the others.
             let fed = more.iter().filter(|entry| entry.data.iter().all(|need| self.queue.data.has(need)));
             let fed = Registry::of(fed).map_err(WorkerError::from)?;
@@ -146,19 +152,10 @@ impl Drain {
             known = fed;
             self.work(known.clone(), runs).await?;
         }
-        let due = self.there(linked, |state| state == JobState::Pending).await?;
-        match due.missing(&self.queue.data) {
+        match due(&self.queue, linked).await?.missing(&self.queue.data) {
             missing if missing.is_empty() => Ok(()),
             missing => Err(WorkerError::MissingData(missing).into()),
         }
-    }
-
-    /// The linked jobs of which there is one in such a state.
-    async fn there(&self, linked: &Registry, state: impl Fn(JobState) -> bool) -> Result<Registry, Trouble> {
-        let counts = self.queue.counts().await?;
-        let there = counts.iter().filter(|count| state(count.state));
-        let entries = there.filter_map(|count| linked.get(&count.job_type));
-        Ok(Registry::of(entries).map_err(WorkerError::from)?)
     }
 
     async fn work(&self, known: Registry, runs: &Runs) -> Result<(), Trouble> {
@@ -175,28 +172,71 @@ impl Drain {
     }
 }
 
-/// Waits for this long in real time, also where the timers of tokio are paused.
-pub(super) async fn patiently<F: Future>(work: F, patience: Duration) -> Option<F::Output> {
-    let mut work = std::pin::pin!(work);
-    let begun = Instant::now();
-    while let Some(left) = patience.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
-        if let Ok(worked) = tokio::time::timeout(left, &mut work).await {
-            return Some(worked);
-        }
-    }
-    None
+/// The linked jobs of which there is one that has not ended, or a schedule.
+async fn there(queue: &TestQueue, linked: &Registry) -> Result<Registry, Trouble> {
+    let schedules = queue.store().schedules(None).await?;
+    of_these(queue, linked, |state| !state.is_terminal(), schedules).await
 }
 
-/// The next instant at which anything of this queue is due.
-pub(super) async fn next_instant(queue: &TestQueue) -> Result<Option<Millis>, StoreError> {
-    let now = queue.millis();
-    let due = queue.store().due(Arc::new(ClaimSet::default()), now).await?;
-    Ok(due.next_at().filter(|at| *at > now))
+/// The linked jobs of which one is due.
+async fn due(queue: &TestQueue, linked: &Registry) -> Result<Registry, Trouble> {
+    let schedules = queue.store().due_schedules(queue.millis()).await?.due;
+    of_these(queue, linked, |state| state == JobState::Pending, schedules).await
+}
+
+async fn of_these(
+    queue: &TestQueue,
+    linked: &Registry,
+    state: impl Fn(JobState) -> bool,
+    schedules: Vec<ScheduleRow>,
+) -> Result<Registry, Trouble> {
+    let counts = queue.counts().await?;
+    let jobs = counts.iter().filter(|count| state(count.state)).map(|count| &count.job_type);
+    let ticks = schedules.iter().filter(|row| row.enabled).map(|row| &row.job_type);
+    let entries: BTreeMap<_, _> =
+        jobs.chain(ticks).filter_map(|name| linked.get(name)).map(|entry| (entry.job_type, entry)).collect();
+    Ok(Registry::of(entries.into_values()).map_err(WorkerError::from)?)
+}
+
+/// What becomes due by the clock alone.
+pub(super) struct Ahead {
+    /// A job: its time, the end of a pause, or a start that a limit allows.
+    job: Option<Millis>,
+    /// A tick of a schedule.
+    tick: Option<Millis>,
+}
+
+impl Ahead {
+    pub(super) async fn of(queue: &TestQueue) -> Result<Self, Trouble> {
+        let (store, now) = (queue.store(), queue.millis());
+        let linked = Registry::linked().map_err(WorkerError::from)?;
+        let named = queue.jobs.as_ref().map(|named| linked.pick(named)).transpose();
+        let named = named.map_err(WorkerError::from)?;
+        #[cfg(feature = "cron")]
+        {
+            let known = match &named {
+                Some(named) => named,
+                None => &there(queue, linked).await?,
+            };
+            lay_schedules(&**store, known, now).await?;
+        }
+        let due = store.due(Arc::new(ClaimSet::default()), now).await?;
+        let ticking = named.as_ref().unwrap_or(linked);
+        let schedules = store.schedules(None).await?;
+        let ticks = schedules.iter().filter(|row| row.enabled && ticking.get(&row.job_type).is_some());
+        let later = |at: &Millis| *at > now;
+        Ok(Self { job: due.next_at().filter(later), tick: ticks.map(|row| row.next_run).filter(later).min() })
+    }
+
+    /// The next instant at which there is anything to do.
+    pub(super) fn next(&self) -> Option<Millis> {
+        self.job.into_iter().chain(self.tick).min()
+    }
 }
 
 /// Why a drain came to no end.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+pub(super) enum Trouble {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     #[error(transparent)]
@@ -210,7 +250,7 @@ enum Trouble {
     Stuck { patience: Duration, running: String },
     #[error(
         "after {MOST_INSTANTS} instants there is still a job that is due later: does one snooze, or enqueue itself, for ever? \
-         `run_for(duration)` has an end"
+         Does a schedule tick often? `run_for(duration)` has an end"
     )]
     Endless,
 }

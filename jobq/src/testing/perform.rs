@@ -1,6 +1,6 @@
 //! Performing: one job, run once by a worker of its own, and what its function returned, typed.
 
-use super::{TestQueue, drain::patiently};
+use super::TestQueue;
 use crate::{
     context::JobContext,
     enqueue::CallJob,
@@ -9,6 +9,7 @@ use crate::{
     queue::JobQueue,
     registry::{Attempting, DataMap, DecodeError, JobEntry, Registry, decode},
     store::{Claimed, memory::MemoryStore},
+    time::patiently,
     worker::Worker,
 };
 use std::{

@@ -6,7 +6,7 @@ use crate::{
     maintenance::{Round, Sweep, about},
     registry::{CronEntry, JobEntry, Registry},
     schedule::{Cron, Plan, plan},
-    store::{NewSchedule, ScheduleRow, Source, StoreError, Tick, Ticked, Turn},
+    store::{NewSchedule, ScheduleRow, Source, Store, StoreError, Tick, Ticked, Turn},
     time::{Millis, millis},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -74,7 +74,7 @@ impl Ticking {
         let clock = self.core.clock();
         let look = self.times.look(clock.now(), clock.steady());
         if !self.laid {
-            self.lay(look.wall).await?;
+            lay(&**self.core.store(), &self.core.known, look.wall).await?;
             self.laid = true;
         }
         let schedules = self.core.store().due_schedules(look.onward).await?;
@@ -150,41 +150,35 @@ impl Ticking {
         tracing::error!(schedule = row.id, why, "a schedule can't tick");
         self.core.store().blame_schedule(row.id.clone(), why, now).await
     }
+}
 
-    // ---- the schedules of attributes ------------------------------------------------------------
+// ---- the schedules of attributes ----------------------------------------------------------------
 
-    /// Lays a schedule for each job of the set whose attribute says when it runs, and deletes those whose attribute says
-    /// so no more. A worker that finds them as they are to be writes nothing.
-    async fn lay(&self, now: Millis) -> Result<(), StoreError> {
-        let store = self.core.store();
-        let rows = store.schedules(None).await?;
-        let known = &self.core.known;
-        for entry in known.iter() {
-            let Some(cron) = &entry.cron else { continue };
-            let row = rows.iter().find(|row| row.id == entry.job_type);
-            let Some(new) =
-                new_schedule(entry, cron, now).filter(|new| !row.is_some_and(|row| is_as(row, new)))
-            else {
-                continue;
-            };
-            if !store.put_schedule(new, now).await? {
-                let schedule = entry.job_type;
-                tracing::warn!(
-                    schedule,
-                    "a schedule of this name is there already: rename it, and start a worker anew"
-                );
-            }
-        }
-        let stale = |row: &&ScheduleRow| row.source == Source::Attribute && is_stale(row, known);
-        for row in rows.iter().filter(stale) {
-            tracing::info!(
-                schedule = row.id,
-                "its attribute has no `cron` any more: the schedule is deleted"
+/// Lays a schedule for each of these jobs whose attribute says when it runs, and deletes those whose attribute says so no
+/// more. Where they are as they are to be, nothing is written.
+pub(crate) async fn lay(store: &dyn Store, known: &Registry, now: Millis) -> Result<(), StoreError> {
+    let rows = store.schedules(None).await?;
+    for entry in known.iter() {
+        let Some(cron) = &entry.cron else { continue };
+        let row = rows.iter().find(|row| row.id == entry.job_type);
+        let Some(new) = new_schedule(entry, cron, now).filter(|new| !row.is_some_and(|row| is_as(row, new)))
+        else {
+            continue;
+        };
+        if !store.put_schedule(new, now).await? {
+            let schedule = entry.job_type;
+            tracing::warn!(
+                schedule,
+                "a schedule of this name is there already: rename it, and start a worker anew"
             );
-            store.delete_schedule(row.id.clone(), now).await?;
         }
-        Ok(())
     }
+    let stale = |row: &&ScheduleRow| row.source == Source::Attribute && is_stale(row, known);
+    for row in rows.iter().filter(stale) {
+        tracing::info!(schedule = row.id, "its attribute has no `cron` any more: the schedule is deleted");
+        store.delete_schedule(row.id.clone(), now).await?;
+    }
+    Ok(())
 }
 
 /// `None`, and told, where it can't be one: the compiler has checked the pattern.
