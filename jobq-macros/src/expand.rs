@@ -504,9 +504,16 @@ fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStre
 }
 
 fn field_tokens(field: &Field, private: &TokenStream) -> TokenStream {
-    let Field { name, aliases, ty, optional, flatten } = field;
+    let Field { name, aliases, ty, optional, flatten, secret } = field;
     quote! {
-        #private::Field { name: #name, aliases: &[#(#aliases),*], ty: #ty, optional: #optional, flatten: #flatten }
+        #private::Field {
+            name: #name,
+            aliases: &[#(#aliases),*],
+            ty: #ty,
+            optional: #optional,
+            flatten: #flatten,
+            secret: #secret,
+        }
     }
 }
 

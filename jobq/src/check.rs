@@ -120,7 +120,8 @@ impl Findings {
             return;
         };
         let read = || {
-            let payload = queue.opened_payload(job_type, payload).map_err(|error| error.to_string())?;
+            let payload =
+                queue.opened_payload(job_type, *version, payload).map_err(|error| error.to_string())?;
             entry.read(*version, &payload).map_err(|error| error.to_string())
         };
         let error = match caught(read) {

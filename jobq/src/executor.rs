@@ -3,9 +3,9 @@
 use crate::{
     context::{JobContext, block_on},
     job::{AttemptOutcome, CompletionRolledBack, ErrorClass, JobError, MAX_ERROR, MAX_RESULT, Timeout, cut},
-    registry::{Attempting, BackoffPolicy, DataMap, JobEntry},
+    registry::{Attempting, BackoffPolicy, DataMap, JobEntry, Known},
     retry::Backoff,
-    secret::{SecretKeys, opened},
+    secret::SecretKeys,
     store::{Claimed, Next},
     time::{Clock, Millis, Sleep, millis},
 };
@@ -490,10 +490,9 @@ fn payload<'a>(
     job: &'a Claimed,
     keys: Option<&SecretKeys>,
 ) -> Result<Cow<'a, str>, Ending> {
-    if entry.secrets.is_empty() && job.version == entry.defaults.version {
-        return Ok(Cow::Borrowed(&job.payload));
-    }
-    opened(keys, &job.job_type, &job.payload).map_err(|error| Ending::Undecodable(error.to_string()))
+    Known::of(entry, job.version)
+        .opened(keys, &job.job_type, &job.payload)
+        .map_err(|error| Ending::Undecodable(error.to_string()))
 }
 
 /// Decodes the payload and makes the handler's future.

@@ -304,7 +304,7 @@ impl NewJob {
     }
 }
 
-/// Without the secrets in its payload.
+/// Without whatever in its payload is marked as a secret.
 impl fmt::Debug for NewJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { job_type, queue, payload, priority, run_at, max_attempts, label, .. } = self;
@@ -389,7 +389,7 @@ pub struct JobRow {
     pub flow: Option<FlowId>,
 }
 
-/// As it is serialized: with every field, and without the secrets of its payload.
+/// As it is serialized: with every field, and without whatever in its payload is marked as a secret.
 impl fmt::Debug for JobRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = serde_json::to_string(self).map_err(|_| fmt::Error)?;
@@ -399,14 +399,6 @@ impl fmt::Debug for JobRow {
 }
 
 impl JobRow {
-    /// The same, with its secrets left out.
-    pub(crate) fn redacted(mut self) -> Self {
-        if let Cow::Owned(redacted) = redacted(&self.payload) {
-            self.payload = redacted;
-        }
-        self
-    }
-
     /// Failed at least once since the last retry, and neither running nor at its end: derived, never stored.
     pub fn is_retrying(&self) -> bool {
         self.attempts > 0 && matches!(self.state, JobState::Pending | JobState::Scheduled)

@@ -52,6 +52,7 @@ pub use open::{EnvError, JobQueueOptions};
 pub use pausing::Pausing;
 use results::Lobby;
 pub use results::{Wait, WaitError};
+pub(crate) use secrets::redacted;
 
 /// A handle to a queue of jobs in a store. Cloning it is cheap and gives the same queue.
 #[derive(Clone)]
@@ -172,7 +173,7 @@ impl JobQueue {
     /// # Errors
     /// [`QueueError::Store`], as every method here where the storage fails.
     pub async fn get(&self, job: impl Into<JobId>) -> Result<Option<JobRow>, QueueError> {
-        Ok(self.0.store.get(job.into()).await?.map(JobRow::redacted))
+        Ok(self.0.store.get(job.into()).await?.map(redacted))
     }
 
     /// Reads the attempts of one job, first to latest; empty for an unknown job.
@@ -215,7 +216,7 @@ impl JobQueue {
     /// [`QueueError::Store`].
     pub async fn list(&self, filter: JobFilter) -> Result<Vec<JobRow>, QueueError> {
         let rows = self.0.store.list(filter).await?;
-        Ok(rows.into_iter().map(JobRow::redacted).collect())
+        Ok(rows.into_iter().map(redacted).collect())
     }
 
     /// Reads all jobs of the filter, page by page, newest first; a job that stays is never missed and never given

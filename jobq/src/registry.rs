@@ -5,11 +5,12 @@ use crate::{
     job::{DeadJob, Defaults, Job, JobError, NewJob},
     retry::Backoff,
     schedule::{CatchUp, Overlap},
-    secret::{bare, discreet},
+    secret::{discreet, mark},
 };
 use serde_json::value::RawValue;
 use std::{
     any::{Any, TypeId},
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     error::Error,
     fmt,
@@ -20,8 +21,10 @@ use std::{
 };
 
 mod manifest;
+mod secrets;
 
 pub use manifest::{Change, JobManifest, Manifest, ManifestError, ManifestField};
+pub(crate) use secrets::{Known, encode};
 
 /// One linked `#[job]` function, its type forgotten.
 #[derive(Clone, Copy)]
@@ -84,6 +87,8 @@ pub struct Field {
     pub optional: bool,
     /// Whether its own fields stand in its place.
     pub flatten: bool,
+    /// Whether it is marked `#[secret]`.
+    pub secret: bool,
 }
 
 /// The wait between attempts, as a job type sets it.
@@ -197,7 +202,7 @@ pub fn check<J: Job>(payload: &str) -> Result<Checked, DecodeError> {
         label: job.label(),
         unique_key: job.unique_key(),
         concurrency_key: job.concurrency_key(),
-        payload: serde_json::to_string(&job).map_err(DecodeError::of::<J>)?,
+        payload: encode(&job).map_err(DecodeError::of::<J>)?,
     })
 }
 
@@ -321,8 +326,15 @@ impl JobEntry {
             let why = format!("the job before gave {given} values, and its function takes {taken}");
             return Err(unfit(serde::de::Error::custom(why)));
         }
-        let named: BTreeMap<&str, &RawValue> =
-            self.fields.iter().map(|field| field.name).zip(values).collect();
+        let mut named = BTreeMap::new();
+        for (field, value) in self.fields.iter().zip(values) {
+            // Whatever it looks like, it is the value, and not a mark.
+            let value = match field.secret {
+                true => Cow::Owned(RawValue::from_string(mark(value.get())).map_err(unfit)?),
+                false => Cow::Borrowed(value),
+            };
+            named.insert(field.name, value);
+        }
         serde_json::to_string(&named).map_err(unfit)
     }
 
@@ -343,7 +355,7 @@ impl JobEntry {
         let Some(upgrade) = self.upgrade.filter(|_| stored < known) else {
             return Err(DecodeError::Newer { job_type, stored, known });
         };
-        let old = serde_json::from_str(&bare(payload));
+        let old = serde_json::from_str(&Known::of(self, stored).bare(payload));
         let old = old.map_err(|source| {
             let source = if self.secrets.is_empty() { source } else { discreet(source) };
             DecodeError::Unfit { job_type, source }

@@ -9,7 +9,7 @@ use serde::{
     ser::SerializeMap,
 };
 use serde_json::{Value, value::RawValue};
-use std::{any::type_name, borrow::Cow, fmt};
+use std::{any::type_name, borrow::Cow, cell::Cell, convert::Infallible, fmt};
 
 #[cfg(feature = "encryption")]
 mod keys;
@@ -37,7 +37,7 @@ pub use keys::BadKeys;
 pub use keys::SecretKeys;
 
 /// What stands before a secret, and before a sealed one.
-const PLAIN: &str = "$secret";
+pub(crate) const PLAIN: &str = "$secret";
 const SEALED: &str = "$sealed";
 /// Where neither stands in a text, there is no secret in it.
 const EITHER: &str = "\"$se";
@@ -52,8 +52,30 @@ const REDACTED: &str = "\"[redacted]\"";
 /// As the value's own.
 pub fn serialize<T: Serialize + ?Sized, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     let mut marked = to.serialize_map(Some(1))?;
-    marked.serialize_entry(PLAIN, value)?;
+    let (written, _inside) = counted(|| marked.serialize_entry(PLAIN, value));
+    WRITTEN.set(WRITTEN.get().saturating_add(1));
+    written?;
     marked.end()
+}
+
+thread_local! {
+    /// How many secrets were written that stand in no other one.
+    static WRITTEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What `write` gives, and how many secrets it has written that stand in no other one.
+pub(crate) fn counted<T>(write: impl FnOnce() -> T) -> (T, usize) {
+    let before = WRITTEN.replace(0);
+    let given = write();
+    (given, WRITTEN.replace(before))
+}
+
+/// What is said of a secret that would be stored where nobody knows it for one.
+pub(crate) fn misplaced() -> serde_json::Error {
+    serde_json::Error::custom(
+        "a secret that stands inside another payload would be shown to everybody: only a parameter of the job itself \
+         can be a secret; mark the whole parameter that holds it `#[secret]`",
+    )
 }
 
 /// Reads a secret; also one that was written before it was one, or by hand.
@@ -92,17 +114,61 @@ pub(crate) fn discreet(error: serde_json::Error) -> serde_json::Error {
 
 // ---- in a payload's text ---------------------------------------------------------------------------------------
 
-/// The payload as people may see it.
+/// What a field of a payload is to who reads it: the job's type says so. What a value looks like says nothing, for any
+/// value may look like a mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldIs {
+    /// A secret.
+    Secret,
+    /// None.
+    Plain,
+    /// None in this build; the payload is of another version, where it may have been one.
+    Former,
+    /// No field that this build knows.
+    Unknown,
+}
+
+/// The payload as people may see it who don't know its type: without whatever is marked.
 pub(crate) fn redacted(payload: &str) -> Cow<'_, str> {
-    each(payload, |_, _| Some(REDACTED.to_owned()))
+    redacted_as(payload, false, |_| FieldIs::Unknown)
+}
+
+/// The payload as people may see it. `any`: its type has secrets, which may stand there without a mark.
+pub(crate) fn redacted_as(payload: &str, any: bool, is: impl Fn(&str) -> FieldIs) -> Cow<'_, str> {
+    let rewritten = each(payload, any, |field, value| match is(field) {
+        FieldIs::Plain => Ok::<_, Infallible>(None),
+        FieldIs::Secret => Ok(Some(REDACTED.to_owned())),
+        FieldIs::Former | FieldIs::Unknown => Ok(marked(value).map(|_| REDACTED.to_owned())),
+    });
+    never(rewritten)
 }
 
 /// The payload without the marks. What is sealed stays sealed.
-pub(crate) fn bare(payload: &str) -> Cow<'_, str> {
-    each(payload, |_, secret| match secret {
-        Secret::Plain(value) => Some(value.to_owned()),
-        Secret::Sealed(_) => None,
-    })
+pub(crate) fn bare(payload: &str, is: impl Fn(&str) -> FieldIs) -> Cow<'_, str> {
+    let rewritten = each(payload, false, |field, value| match (is(field), marked(value)) {
+        (FieldIs::Secret | FieldIs::Unknown, Some(Secret::Plain(value))) => {
+            Ok::<_, Infallible>(Some(value.to_owned()))
+        }
+        _ => Ok(None),
+    });
+    never(rewritten)
+}
+
+/// How many secrets are marked in this payload.
+pub(crate) fn marks(payload: &str, is: impl Fn(&str) -> FieldIs) -> usize {
+    let mut marks = 0;
+    let counted = each(payload, false, |field, value| {
+        let secret = matches!(is(field), FieldIs::Secret | FieldIs::Unknown);
+        marks += usize::from(secret && marked(value).is_some());
+        Ok::<_, Infallible>(None)
+    });
+    drop(counted);
+    marks
+}
+
+/// JSON text, marked as a secret.
+pub(crate) fn mark(value: &str) -> String {
+    format!("{{\"{PLAIN}\":{value}}}")
 }
 
 /// A debug view of one field of a payload.
@@ -119,37 +185,37 @@ enum Secret<'a> {
     Sealed(&'a str),
 }
 
-/// The payload with what `anew` gives in the place of each secret; `None` leaves it as it is.
-fn each<'a>(payload: &'a str, mut anew: impl FnMut(&str, Secret<'_>) -> Option<String>) -> Cow<'a, str> {
-    let rewritten = try_each(payload, |field, secret| Ok::<_, std::convert::Infallible>(anew(field, secret)));
-    match rewritten {
-        Ok(rewritten) => rewritten,
-        Err(never) => match never {},
-    }
-}
-
-fn try_each<'a, E>(
+/// The payload with what `anew` gives in the place of a field's value; `None` leaves it as it is. Without `any`, only a
+/// payload that has something like a mark in it is looked at.
+fn each<'a, E>(
     payload: &'a str,
-    mut anew: impl FnMut(&str, Secret<'_>) -> Result<Option<String>, E>,
+    any: bool,
+    mut anew: impl FnMut(&str, &str) -> Result<Option<String>, E>,
 ) -> Result<Cow<'a, str>, E> {
     // Most payloads have none.
-    if !payload.contains(EITHER) {
+    if !any && !payload.contains(EITHER) {
         return Ok(Cow::Borrowed(payload));
     }
     let Ok(Fields(fields)) = serde_json::from_str(payload) else { return Ok(Cow::Borrowed(payload)) };
     let mut written = String::with_capacity(payload.len());
+    let mut other = false;
     for (place, (name, value)) in fields.iter().enumerate() {
         written.push(if place == 0 { '{' } else { ',' });
         written += &Value::from(name.as_str()).to_string();
         written.push(':');
-        let new = match marked(value.get()) {
-            Some(secret) => anew(name, secret)?,
-            None => None,
-        };
+        let new = anew(name, value.get())?;
+        other |= new.is_some();
         written += new.as_deref().unwrap_or(value.get());
     }
     written += if fields.is_empty() { "{}" } else { "}" };
-    Ok(Cow::Owned(written))
+    Ok(if other { Cow::Owned(written) } else { Cow::Borrowed(payload) })
+}
+
+fn never<T>(made: Result<T, Infallible>) -> T {
+    match made {
+        Ok(made) => made,
+        Err(never) => match never {},
+    }
 }
 
 /// The secret that this value is marked as.
@@ -218,22 +284,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Borrowed<'a> {
 
 // ---- sealed ----------------------------------------------------------------------------------------------------
 
-/// The payload of a job of this type with each secret sealed, where there is a key.
+/// The payload of a job of this type with each secret sealed.
 ///
 /// # Errors
 /// A secret can't be sealed: there is no randomness to be had. It is not to be stored then.
 pub(crate) fn sealed<'a>(
-    keys: Option<&SecretKeys>,
+    keys: &SecretKeys,
     job_type: &str,
     payload: &'a str,
+    is: impl Fn(&str) -> FieldIs,
 ) -> Result<Cow<'a, str>, SealError> {
-    let Some(keys) = keys else { return Ok(Cow::Borrowed(payload)) };
-    try_each(payload, |field, secret| match secret {
-        Secret::Sealed(_) => Ok(None),
-        Secret::Plain(value) => {
+    each(payload, false, |field, value| match (is(field), marked(value)) {
+        (FieldIs::Secret | FieldIs::Unknown, Some(Secret::Plain(value))) => {
             let sealed = keys.seal(value, &bound_to(job_type, field))?;
             Ok(Some(format!("{{\"{SEALED}\":\"{sealed}\"}}")))
         }
+        _ => Ok(None),
     })
 }
 
@@ -245,18 +311,28 @@ pub(crate) fn opened<'a>(
     keys: Option<&SecretKeys>,
     job_type: &str,
     payload: &'a str,
+    is: impl Fn(&str) -> FieldIs,
 ) -> Result<Cow<'a, str>, OpenError> {
-    try_each(payload, |field, secret| match secret {
-        Secret::Plain(_) => Ok(None),
-        Secret::Sealed(value) => {
-            let refuse = |why| OpenError { field: field.to_owned(), job_type: job_type.to_owned(), why };
-            let sealed: String = serde_json::from_str(value).map_err(|_| refuse(Why::Damaged))?;
-            let (key, sealed) = sealed.split_once(':').ok_or_else(|| refuse(Why::Damaged))?;
-            let Some(keys) = keys else { return Err(refuse(Why::NoKey(key.to_owned()))) };
-            let opened = keys.open(key, sealed, &bound_to(job_type, field)).map_err(refuse)?;
-            Ok(Some(format!("{{\"{PLAIN}\":{opened}}}")))
+    each(payload, false, |field, value| {
+        let is = is(field);
+        let sealed = match marked(value) {
+            Some(Secret::Sealed(sealed)) if is != FieldIs::Plain => sealed,
+            _ => return Ok(None),
+        };
+        match open(keys, sealed, &bound_to(job_type, field)) {
+            Ok(opened) => Ok(Some(mark(&opened))),
+            // What does not open was never sealed.
+            Err(_) if is == FieldIs::Former => Ok(None),
+            Err(why) => Err(OpenError { field: field.to_owned(), job_type: job_type.to_owned(), why }),
         }
     })
+}
+
+fn open(keys: Option<&SecretKeys>, sealed: &str, bound_to: &str) -> Result<String, Why> {
+    let sealed: String = serde_json::from_str(sealed).map_err(|_| Why::Damaged)?;
+    let (key, sealed) = sealed.split_once(':').ok_or(Why::Damaged)?;
+    let keys = keys.ok_or_else(|| Why::NoKey(key.to_owned()))?;
+    keys.open(key, sealed, bound_to)
 }
 
 /// What a sealed secret is bound to: moved to another field, or to a job of another type, it can't be opened.
@@ -320,7 +396,9 @@ mod tests {
 
     #[test]
     fn a_bare_payload_is_as_it_was_without_marks() {
-        assert_eq!(bare(r#"{"a":{"$secret":{"b":1}},"c":2}"#), r#"{"a":{"b":1},"c":2}"#);
+        let payload = r#"{"a":{"$secret":{"b":1}},"c":{"$secret":2},"d":{"$sealed":"k:x"}}"#;
+        let is = |name: &str| if name == "c" { FieldIs::Plain } else { FieldIs::Secret };
+        assert_eq!(bare(payload, is), r#"{"a":{"b":1},"c":{"$secret":2},"d":{"$sealed":"k:x"}}"#);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::{
 use tracing::Level;
 
 mod sealed;
+mod shapes;
 
 /// What nobody is to see, in any of its parts.
 const HUSH: &str = "hush-hush-0123456789";

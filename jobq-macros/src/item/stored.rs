@@ -27,6 +27,8 @@ pub(crate) struct Field {
     pub(crate) optional: bool,
     /// Whether its own fields stand in its place.
     pub(crate) flatten: bool,
+    /// Whether it is marked `#[secret]`.
+    pub(crate) secret: bool,
 }
 
 /// What `serde(…)` says of the whole payload.
@@ -69,6 +71,7 @@ impl Container {
             ty: shown(&param.ty),
             optional: self.default,
             flatten: false,
+            secret: param.secret,
         };
         let (mut skipped, mut read_by, mut defaults) = (false, None, false);
         for attr in &param.serde {
@@ -179,7 +182,7 @@ mod tests {
         let item = Item::check(function, false, &mut Mistakes::default()).unwrap();
         let serde: TokenStream = serde.parse().unwrap();
         let container = Container::read(Some(&serde));
-        let shown = |Field { name, aliases, ty, optional, flatten }: Field| {
+        let shown = |Field { name, aliases, ty, optional, flatten, .. }: Field| {
             let aliases: String = aliases.iter().map(|alias| format!("|{alias}")).collect();
             let marks = format!("{}{}", if optional { "?" } else { "" }, if flatten { " .." } else { "" });
             format!("{name}{aliases}{marks}: {ty}")

@@ -10,9 +10,8 @@ use crate::{
         unique::{canonical, shortened},
     },
     queue::{JobQueue, NoQueue, check_queue_name},
-    registry::{Checked, quiet},
+    registry::{Checked, Known, encode, quiet},
     retry::Backoff,
-    secret::redacted,
     time::{Millis, millis, whole_millis},
 };
 use chrono::{DateTime, Utc};
@@ -135,10 +134,10 @@ impl Template {
         if let Some((from, rule)) = &self.unique {
             let key = match from {
                 KeyFrom::Given(key) => key.clone(),
-                KeyFrom::Job => {
-                    made.unique_key().map_or_else(|| whole_key(normal.unwrap_or(&payload)), Ok)?
-                }
-                KeyFrom::Payload => whole_key(normal.unwrap_or(&payload))?,
+                KeyFrom::Job => made
+                    .unique_key()
+                    .map_or_else(|| whole_key(&new.job_type, normal.unwrap_or(&payload)), Ok)?,
+                KeyFrom::Payload => whole_key(&new.job_type, normal.unwrap_or(&payload))?,
             };
             if key.is_empty() {
                 return Err(EnqueueError::BadUnique("it is empty, which all jobs would share".into()));
@@ -375,8 +374,8 @@ impl Due {
 }
 
 /// A key of the whole payload.
-fn whole_key(payload: &str) -> Result<String, EnqueueError> {
-    match redacted(payload) {
+fn whole_key(job_type: &str, payload: &str) -> Result<String, EnqueueError> {
+    match Known::own(job_type).redacted(payload) {
         Cow::Borrowed(payload) => Ok(canonical(payload)),
         Cow::Owned(_) => {
             let why =
@@ -388,7 +387,7 @@ fn whole_key(payload: &str) -> Result<String, EnqueueError> {
 
 /// The template, filled with this payload and, unless the enqueue gave one, its label.
 pub(super) fn fill<J: Job>(template: &Template, job: &J) -> Result<NewJob, EnqueueError> {
-    let written = serde_json::to_string(job)
+    let written = encode(job)
         .map_err(|why| EnqueueError::Unwritable { job_type: J::TYPE, why: Arc::new(quiet::<J>(why)) });
     let payload = checked_size(J::TYPE, written?)?;
     check_nulls::<J>(&payload)?;

@@ -5,10 +5,11 @@ use crate::{
     job::NewJob,
     queue::JobQueue,
     registry::{JobEntry, Registry},
+    secret::PLAIN,
     store::{Enqueued, Tx},
     time::Millis,
 };
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// A job given by its stored name, on its way into a queue: [`JobQueue::enqueue_raw`]. Awaiting it stores the job.
 ///
@@ -53,7 +54,22 @@ pub(super) fn new_job(
         job_type: job_type.to_owned(),
         known: registry.iter().map(|entry| entry.job_type).collect(),
     })?;
-    job_of(entry, payload.to_string(), options, queue, now)
+    job_of(entry, written(entry, payload), options, queue, now)
+}
+
+/// The payload as text. A secret is given as it is and is marked here, whatever it looks like.
+fn written(entry: &JobEntry, payload: &serde_json::Value) -> String {
+    let mut payload = Cow::Borrowed(payload);
+    for field in entry.fields.iter().filter(|field| field.secret) {
+        let names = std::iter::once(field.name).chain(field.aliases.iter().copied());
+        for name in names {
+            if let Some(value) = payload.get(name) {
+                let marked = serde_json::json!({ PLAIN: value });
+                payload.to_mut()[name] = marked;
+            }
+        }
+    }
+    payload.to_string()
 }
 
 /// A job of this entry with this JSON payload, which its function must take.

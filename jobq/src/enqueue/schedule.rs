@@ -4,12 +4,12 @@ use super::{EnqueueError, Options, fill, job_of, raw::new_job};
 use crate::{
     job::{Job, JobId, MAX_NAME, NewJob},
     queue::JobQueue,
-    registry::Registry,
+    registry::{Known, Registry},
     schedule::{CatchUp, Cron, CronError, Overlap},
     store::{NewSchedule, ScheduleRow, Source, StoreError, Tick, TickRow, Ticked},
     time::Millis,
 };
-use std::slice;
+use std::{borrow::Cow, slice};
 
 /// The job of a schedule, given what it is enqueued with.
 type Work = Box<dyn FnOnce(Options, &JobQueue, Millis) -> Result<NewJob, EnqueueError> + Send>;
@@ -149,13 +149,22 @@ fn next_run(name: &str, pattern: &str, zone: &str, after: Millis) -> Result<Mill
     cron.next_after(after).ok_or_else(|| bad(CronError::Never { pattern: pattern.to_owned() }))
 }
 
+/// The same, with the secrets of its payload left out.
+fn redacted(mut row: ScheduleRow) -> ScheduleRow {
+    if let Cow::Owned(redacted) = Known::at(&row.job_type, row.version).redacted(&row.payload) {
+        row.payload = redacted;
+    }
+    row
+}
+
 /// The job of one tick of a schedule, as it is stored, due at `now` at the latest; or why there is none, for people.
 pub(crate) fn tick_job(row: &ScheduleRow, queue: &JobQueue, now: Millis) -> Result<NewJob, String> {
     let linked = Registry::linked().map_err(|why| why.to_string())?;
     let entry = linked.get(&row.job_type);
     let entry = entry.ok_or_else(|| format!("this program knows no job `{}`", row.job_type))?;
     let options = Options::read(&row.options).map_err(|why| format!("its options can't be read: {why}"))?;
-    let stored = queue.opened_payload(&row.job_type, &row.payload).map_err(|why| why.to_string())?;
+    let stored =
+        queue.opened_payload(&row.job_type, row.version, &row.payload).map_err(|why| why.to_string())?;
     let payload = match row.version == entry.defaults.version {
         true => stored.into_owned(),
         false => entry.read(row.version, &stored).map_err(|why| why.to_string())?.payload,
@@ -195,7 +204,7 @@ impl JobQueue {
     /// [`ScheduleError::Store`].
     pub async fn schedules(&self) -> Result<Vec<ScheduleRow>, ScheduleError> {
         let rows = self.store().schedules(None).await?;
-        Ok(rows.into_iter().map(ScheduleRow::redacted).collect())
+        Ok(rows.into_iter().map(redacted).collect())
     }
 
     /// Reads one schedule; `None` where there is none of this name.
@@ -203,7 +212,7 @@ impl JobQueue {
     /// # Errors
     /// [`ScheduleError::Store`].
     pub async fn find_schedule(&self, name: &str) -> Result<Option<ScheduleRow>, ScheduleError> {
-        Ok(self.stored_schedule(name).await?.map(ScheduleRow::redacted))
+        Ok(self.stored_schedule(name).await?.map(redacted))
     }
 
     /// Reads the latest 100 ticks of a schedule and their jobs, latest first; empty where there is none of this name.

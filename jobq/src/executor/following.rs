@@ -3,8 +3,7 @@
 use super::caught;
 use crate::{
     job::{DeadJob, JobRow, NewJob},
-    registry::JobEntry,
-    secret::redacted,
+    registry::{JobEntry, Known},
     store::Claimed,
 };
 
@@ -31,8 +30,8 @@ pub(crate) fn on_dead(
 }
 
 /// A payload as it is told to others: without its secrets.
-fn shown(payload: &str) -> Option<serde_json::Value> {
-    serde_json::from_str(&redacted(payload)).ok()
+fn shown(job_type: &str, version: u32, payload: &str) -> Option<serde_json::Value> {
+    serde_json::from_str(&Known::at(job_type, version).redacted(payload)).ok()
 }
 
 /// What is told of a job that runs and is dead by this error.
@@ -41,7 +40,7 @@ pub(crate) fn dying(job: &Claimed, error: &str) -> DeadJob {
         id: job.id,
         job_type: job.job_type.to_string(),
         queue: job.queue.to_string(),
-        payload: shown(&job.payload),
+        payload: shown(&job.job_type, job.version, &job.payload),
         error: error.to_owned(),
         attempts: job.attempt,
     }
@@ -51,9 +50,9 @@ pub(crate) fn dying(job: &Claimed, error: &str) -> DeadJob {
 pub(crate) fn dying_row(job: JobRow, error: &str) -> DeadJob {
     DeadJob {
         id: job.id,
+        payload: shown(&job.job_type, job.version, &job.payload),
         job_type: job.job_type,
         queue: job.queue,
-        payload: shown(&job.payload),
         error: error.to_owned(),
         attempts: job.attempts,
     }

@@ -1,6 +1,9 @@
 //! How a queue is opened: settings, files, the environment.
 
-use super::{JobQueue, QueueError, secrets::keys};
+use super::{
+    JobQueue, QueueError,
+    secrets::{keys, say_unsealed},
+};
 use crate::{
     secret::SecretKeys,
     store::{
@@ -112,6 +115,7 @@ pub struct JobQueueOptions {
     deadline: Option<Duration>,
     clock: Option<Arc<dyn Clock>>,
     keys: Option<SecretKeys>,
+    require_keys: bool,
 }
 
 impl JobQueueOptions {
@@ -191,6 +195,8 @@ impl JobQueueOptions {
         if let Some(deadline) = self.deadline {
             file = file.deadline(deadline);
         }
+        self.check_keys()?;
+        say_unsealed(self.keys.as_ref());
         let queue = self.with_store(Arc::new(SqliteStore::open(file).await?), clock)?;
         queue.say_subscriptions().await?;
         Ok(queue)
@@ -202,6 +208,27 @@ impl JobQueueOptions {
     pub fn secret_keys(mut self, keys: SecretKeys) -> Self {
         self.keys = Some(keys);
         self
+    }
+
+    /// Refuses to open the queue where there is no key to seal `#[secret]` parameters with, rather than to store them as
+    /// they are.
+    pub fn require_secret_keys(mut self) -> Self {
+        self.require_keys = true;
+        self
+    }
+
+    fn check_keys(&self) -> Result<(), QueueError> {
+        if !self.require_keys || self.keys.is_some() {
+            return Ok(());
+        }
+        Err(QueueError::Settings(match cfg!(feature = "encryption") {
+            true => "`require_secret_keys` is set and there is no key: set JOBQ_SECRET_KEYS or JOBQ_SECRET_KEY, or give \
+                     the options `secret_keys`"
+                .into(),
+            false => "`require_secret_keys` is set, and this build of jobq can't seal secrets: build it with the feature \
+                      `encryption`"
+                .into(),
+        }))
     }
 
     /// Reads `WORKER_DEFAULT_MAX_ATTEMPTS`, `JOBQ_SECRET_KEYS` and `JOBQ_SECRET_KEY` from the environment; unset or empty
@@ -236,6 +263,7 @@ impl JobQueueOptions {
     /// # Errors
     /// [`QueueError::Settings`] where a setting can't be used.
     pub fn with_store(self, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<JobQueue, QueueError> {
+        self.check_keys()?;
         let settings = self.settings;
         settings.check()?;
         Ok(JobQueue::of(store, clock, settings, self.keys))
@@ -244,10 +272,10 @@ impl JobQueueOptions {
 
 impl fmt::Debug for JobQueueOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { settings, durability, deadline, keys, clock: _ } = self;
+        let Self { settings, durability, deadline, keys, require_keys, clock: _ } = self;
         let mut shown = f.debug_struct("JobQueueOptions");
         shown.field("settings", settings).field("durability", durability).field("deadline", deadline);
-        shown.field("keys", keys);
+        shown.field("keys", keys).field("require_keys", require_keys);
         shown.finish_non_exhaustive()
     }
 }

@@ -3,7 +3,8 @@
 use super::{EnvError, JobQueue, QueueError};
 use crate::{
     job::{JobId, JobRow, NewJob},
-    secret::{self, SecretKeys},
+    registry::{Known, Registry},
+    secret::SecretKeys,
     store::{JobFilter, StoreError},
 };
 use std::{borrow::Cow, sync::Arc};
@@ -13,14 +14,14 @@ const KEYS: [&str; 2] = ["JOBQ_SECRET_KEYS", "JOBQ_SECRET_KEY"];
 
 impl JobQueue {
     /// Reads the payload of one job with its `#[secret]` parameters as they are, which no other question shows; `None`
-    /// where there is none of this id. It is JSON text, as [`enqueue_raw`](Self::enqueue_raw) takes it.
+    /// where there is none of this id. Of a type that is not linked into this program it shows what is stored. It is JSON text, as [`enqueue_raw`](Self::enqueue_raw) takes it.
     ///
     /// # Errors
     /// [`QueueError::Sealed`]: the key that a secret was sealed with is not here. [`QueueError::Store`].
     pub async fn reveal(&self, job: impl Into<JobId>) -> Result<Option<String>, QueueError> {
         let Some(row) = self.0.store.get(job.into()).await? else { return Ok(None) };
         let row = self.opened(row)?;
-        Ok(Some(secret::bare(&row.payload).into_owned()))
+        Ok(Some(Known::at(&row.job_type, row.version).bare(&row.payload).into_owned()))
     }
 
     /// The keys that secrets are sealed with; `None`: they are stored as they are.
@@ -46,7 +47,7 @@ impl JobQueue {
     /// As [`seal`](Self::seal).
     pub(crate) fn seal_payload(&self, job_type: &str, payload: &mut String) -> Result<(), StoreError> {
         let keys = self.secret_keys().map(Arc::as_ref);
-        let sealed = secret::sealed(keys, job_type, payload);
+        let sealed = Known::own(job_type).sealed(keys, job_type, payload);
         match sealed.map_err(|error| StoreError::Invalid(error.to_string()))? {
             Cow::Borrowed(_) => {}
             Cow::Owned(sealed) => *payload = sealed,
@@ -61,7 +62,7 @@ impl JobQueue {
 
     /// The row with its secrets opened, as this build's functions take them.
     pub(crate) fn opened(&self, mut row: JobRow) -> Result<JobRow, QueueError> {
-        row.payload = self.opened_payload(&row.job_type, &row.payload)?.into_owned();
+        row.payload = self.opened_payload(&row.job_type, row.version, &row.payload)?.into_owned();
         Ok(row)
     }
 
@@ -69,10 +70,35 @@ impl JobQueue {
     pub(crate) fn opened_payload<'a>(
         &self,
         job_type: &str,
+        version: u32,
         payload: &'a str,
     ) -> Result<Cow<'a, str>, QueueError> {
         let keys = self.secret_keys().map(Arc::as_ref);
-        Ok(secret::opened(keys, job_type, payload)?)
+        Ok(Known::at(job_type, version).opened(keys, job_type, payload)?)
+    }
+}
+
+/// The row, with its secrets left out.
+pub(crate) fn redacted(mut row: JobRow) -> JobRow {
+    if let Cow::Owned(redacted) = Known::at(&row.job_type, row.version).redacted(&row.payload) {
+        row.payload = redacted;
+    }
+    row
+}
+
+/// Tells people of secrets that will be stored as they are, although this build could seal them.
+pub(super) fn say_unsealed(keys: Option<&SecretKeys>) {
+    if keys.is_some() || !cfg!(feature = "encryption") {
+        return;
+    }
+    let linked = Registry::linked().into_iter().flat_map(Registry::iter);
+    let with: Vec<_> = linked.filter(|entry| !entry.secrets.is_empty()).map(|entry| entry.job_type).collect();
+    if !with.is_empty() {
+        tracing::warn!(
+            job_types = with.join(", "),
+            "these jobs have secrets and there is no key, so they are stored as they are: set JOBQ_SECRET_KEYS or \
+             JOBQ_SECRET_KEY"
+        );
     }
 }
 

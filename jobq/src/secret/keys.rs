@@ -62,11 +62,16 @@ impl SecretKeys {
     /// [`BadKeys`] says what is wrong, and never what it was given.
     pub fn parse(text: &str) -> Result<Self, BadKeys> {
         let mut keys = Self(Vec::new());
-        for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
-            let (id, key) = key.split_once(':').unwrap_or(("default", key));
-            let bytes = STANDARD.decode(key.trim()).map_err(|_| BadKeys::Text(id.trim().to_owned()))?;
-            let key = <[u8; KEY]>::try_from(bytes).map_err(|_| BadKeys::Text(id.trim().to_owned()))?;
-            keys = keys.and(id.trim(), key)?;
+        let entries = (1..).zip(text.split(',').map(str::trim)).filter(|(_, key)| !key.is_empty());
+        for (place, entry) in entries {
+            let named = entry.split_once(':').map(|(id, key)| (id.trim(), key.trim()));
+            let (id, key) = named.unwrap_or(("default", entry));
+            let unfit = || match named {
+                Some((id, _)) => BadKeys::Text(id.to_owned()),
+                None => BadKeys::Unnamed(place),
+            };
+            let bytes = STANDARD.decode(key).map_err(|_| unfit())?;
+            keys = keys.and(id, <[u8; KEY]>::try_from(bytes).map_err(|_| unfit())?)?;
         }
         if keys.0.is_empty() { Err(BadKeys::None) } else { Ok(keys) }
     }
@@ -111,6 +116,12 @@ pub enum BadKeys {
     /// The text of a key is not 32 bytes of base64.
     #[error("the key `{0}` is not 32 bytes in base64, as `openssl rand -base64 32` writes them")]
     Text(String),
+    /// The entry at this place, the first is 1, has no name, and is no key either.
+    #[error(
+        "entry {0} has no name and is not 32 bytes in base64, as `openssl rand -base64 32` writes them: write \
+         `name:base64`, several with commas between them"
+    )]
+    Unnamed(usize),
     /// There is no key in the text.
     #[error("there is no key in it: write `name:base64`, several with commas between them")]
     None,
@@ -146,6 +157,8 @@ mod tests {
         for (text, wrong) in [
             ("".to_owned(), BadKeys::None),
             ("a:hush".to_owned(), BadKeys::Text("a".into())),
+            ("hush".to_owned(), BadKeys::Unnamed(1)),
+            (format!("a:{key},hush"), BadKeys::Unnamed(2)),
             (format!("a b:{key}"), BadKeys::Id("a b".into())),
             (format!("a:{key},a:{key}"), BadKeys::Twice("a".into())),
         ] {

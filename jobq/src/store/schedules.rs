@@ -3,13 +3,11 @@
 use crate::{
     job::{JobId, MAX_NAME, MAX_PAYLOAD, NewJob},
     schedule::{CatchUp, Overlap},
-    secret::redacted,
     store::{StoreError, admit},
     time::{Millis, date},
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use std::borrow::Cow;
 
 /// The ticks of one schedule that are kept to be shown.
 pub const TICKS_KEPT: usize = 100;
@@ -109,14 +107,6 @@ pub struct ScheduleRow {
 }
 
 impl ScheduleRow {
-    /// The same, with the secrets of its payload left out.
-    pub(crate) fn redacted(mut self) -> Self {
-        if let Cow::Owned(redacted) = redacted(&self.payload) {
-            self.payload = redacted;
-        }
-        self
-    }
-
     /// The tick that it waits for, as a date.
     pub fn next_run_at(&self) -> DateTime<Utc> {
         date(self.next_run)

@@ -3,9 +3,8 @@
 use crate::{
     enqueue::CallJob,
     job::{Job, JobId, JobRow},
-    queue::{JobQueue, QueueError},
-    registry::{Registry, decode},
-    secret::redacted,
+    queue::{JobQueue, QueueError, redacted},
+    registry::{Known, Registry, decode},
     state::JobState,
     store::JobFilter,
     time::date,
@@ -135,7 +134,7 @@ pub(super) async fn all<J: CallJob>(queue: &JobQueue) -> Result<Vec<Found<J>>, S
             rows(queue, JobFilter::default().job_type(name)).await.map_err(|error| error.to_string())?;
         for row in rows {
             let job = decode(&row.payload).map_err(|why| format!("job {}: {why}", row.id))?;
-            found.push(Found { row: row.redacted(), job });
+            found.push(Found { row: redacted(row), job });
         }
     }
     found.sort_by_key(|found| found.row.id);
@@ -191,7 +190,8 @@ fn list<J: Job + fmt::Debug>(same: &[Found<J>], others: &[JobRow]) -> String {
     text += &format!("\nof other types there are {}:", others.len());
     for row in others.iter().take(MOST_LINES) {
         text += "\n  ";
-        let shown = format_args!("{} {}", row.job_type, redacted(&row.payload));
+        let shown =
+            format_args!("{} {}", row.job_type, Known::at(&row.job_type, row.version).redacted(&row.payload));
         // Writing into text never fails.
         let _written = line(&mut text, row, &shown);
     }

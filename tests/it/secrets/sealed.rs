@@ -194,7 +194,10 @@ async fn keys_of_the_environment_are_used_or_refused_and_never_shown() {
     assert!(queue.reveal(id).await.unwrap().unwrap().contains(HUSH));
 
     for (variables, why) in [
-        (&[("JOBQ_SECRET_KEY", HUSH)][..], "JOBQ_SECRET_KEY: the key `default` is not 32 bytes in base64"),
+        (
+            &[("JOBQ_SECRET_KEY", HUSH)][..],
+            "JOBQ_SECRET_KEY: entry 1 has no name and is not 32 bytes in base64",
+        ),
         (&[("JOBQ_SECRET_KEYS", "a:hush")], "JOBQ_SECRET_KEYS: the key `a` is not 32 bytes in base64"),
         (
             &[("JOBQ_SECRET_KEYS", &several), ("JOBQ_SECRET_KEY", &key)],

@@ -100,6 +100,7 @@ const _: () = {
                 ty: "u64",
                 optional: false,
                 flatten: false,
+                secret: false,
             },
         ],
         shape: "",

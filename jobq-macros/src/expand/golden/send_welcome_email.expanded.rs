@@ -114,6 +114,7 @@ const _: () = {
                 ty: "u64",
                 optional: false,
                 flatten: false,
+                secret: false,
             },
             ::jobq::private::Field {
                 name: "email",
@@ -121,6 +122,7 @@ const _: () = {
                 ty: "String",
                 optional: true,
                 flatten: false,
+                secret: false,
             },
         ],
         shape: "",
