@@ -11,10 +11,13 @@ use jobq::{
     store::{FlowRow, LaidFlow, Link, NewFlow, StoreError, Strand},
 };
 
+/// How a strand starts, and the links after that.
+type Start = (Spec, Vec<(usize, bool)>);
+
 /// A flow to be laid; its links by their types, and whether each is for every element of the output.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    pub strands: Vec<(Spec, Vec<(usize, bool)>)>,
+    pub strands: Vec<Start>,
     pub follow: Vec<(usize, bool)>,
     /// The last strands are a flow within it.
     pub within: usize,
@@ -48,7 +51,7 @@ fn link(&(job_type, each): &(usize, bool)) -> Link {
 impl Pair {
     pub(super) async fn lay_flow(&mut self, drawn: &Drawn) -> Compared {
         let count = self.jobs.len();
-        let strand = |(at, (spec, links)): (usize, &(Spec, Vec<(usize, bool)>))| {
+        let strand = |(at, (spec, links)): (usize, &Start)| {
             let job: NewJob = new_job(spec, count + at, self.now);
             Strand::Job(Box::new(job), links.iter().map(link).collect())
         };
