@@ -10,7 +10,7 @@ use self::{limit::bounds_tokens, pattern::pattern_tokens, unique::rule_tokens};
 use crate::{
     Mistakes,
     args::{Backoff, CatchUp, Cron, On, Options, Timeout, check_name, duration_tokens},
-    item::{Container, Field, Item, Kind, Param},
+    item::{Container, Field, Item, Kind, Param, doc_text},
 };
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -292,6 +292,7 @@ impl<'a> Expansion<'a> {
         let Self { options, item, private, payload, job_type, beside, .. } = self;
         let (name, aliases, blocking) = (&item.name, &options.aliases, options.blocking);
         let function = name.unraw().to_string();
+        let doc = doc_text(&item.attrs.doc);
         let backoff = backoff_tokens(options.backoff.as_ref(), private);
         let on_dead = match &options.on_dead {
             None => quote!(#private::None),
@@ -346,6 +347,7 @@ impl<'a> Expansion<'a> {
                         fields: &[#(#fields),*],
                         shape: #shape,
                         written: &[#(#written),*],
+                        doc: #doc,
                         function: #function,
                         module: #private::module_path!(),
                         file: #private::file!(),
@@ -504,7 +506,11 @@ fn backoff_tokens(backoff: Option<&Backoff>, private: &TokenStream) -> TokenStre
 }
 
 fn field_tokens(field: &Field, private: &TokenStream) -> TokenStream {
-    let Field { name, aliases, ty, optional, flatten, secret } = field;
+    let Field { name, aliases, ty, optional, flatten, secret, doc, template, read_as } = field;
+    let schema = match read_as {
+        Some(ty) => quote!(#private::type_schema!(#ty)),
+        None => quote!(#private::TypeSchema::NONE),
+    };
     quote! {
         #private::Field {
             name: #name,
@@ -513,6 +519,9 @@ fn field_tokens(field: &Field, private: &TokenStream) -> TokenStream {
             optional: #optional,
             flatten: #flatten,
             secret: #secret,
+            doc: #doc,
+            template: #template,
+            schema: #schema,
         }
     }
 }

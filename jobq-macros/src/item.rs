@@ -3,9 +3,10 @@
 mod attrs;
 mod param;
 mod stored;
+mod template;
 mod types;
 
-pub(crate) use attrs::Attrs;
+pub(crate) use attrs::{Attrs, doc_text};
 pub(crate) use param::{Kind, Param};
 pub(crate) use stored::{Container, Field};
 pub(crate) use types::spaced;

@@ -25,5 +25,7 @@ pub mod secrets {}
 #[doc = include_str!("guide/versions.md")]
 #[expect(clippy::test_attr_in_doctest, reason = "the test is what the chapter shows")]
 pub mod versions {}
+#[doc = include_str!("guide/schema.md")]
+pub mod schema {}
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

@@ -54,6 +54,7 @@
 //! - parameters that nobody is to read: [`guide::secrets`], [`JobQueue::reveal`];
 //! - to test jobs: [`testing`], [`#[jobq::test]`](macro@test), [`assert_enqueued!`];
 //! - to change a payload while jobs wait: the chapter [`versions`](guide::versions), [`JobQueue::check`];
+//! - to show what a job takes, in forms and clients: the chapter [`schema`](guide::schema), [`JobEntry::template`];
 //! - the states and who may leave them: [`state`]; the storage: [`store::Store`].
 //!
 //! # The log

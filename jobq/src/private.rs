@@ -7,7 +7,8 @@ pub use crate::{
     job::{Defaults, Job, JobError, JobField, KeyScope, OnConflict, Timeout, UniqueRule, Until},
     limit::{Bounds, Rate},
     registry::{
-        BackoffPolicy, CronEntry, DataMap, DataNeed, Field, JobEntry, OnDead, Subscription, check, decode,
+        BackoffPolicy, CronEntry, DataMap, DataNeed, Field, JobEntry, OnDead, Subscription, TypeSchema,
+        check, decode,
     },
     retry::Backoff,
     schedule::{CatchUp, Overlap},
@@ -273,3 +274,44 @@ pub fn debug<J: Serialize>(job: &J, name: &str, f: &mut Formatter<'_>) -> fmt::R
         Err(error) => write!(f, "{name}(no JSON: {error})"),
     }
 }
+
+/// The schema of a type, or that it tells none.
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __type_schema {
+    ($ty:ty) => {{
+        use $crate::private::TellsNoSchema as _;
+        $crate::private::Told::<$ty>::SCHEMA
+    }};
+}
+
+/// Without the feature `schema` no type is asked.
+#[cfg(not(feature = "schema"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __type_schema {
+    ($ty:ty) => {
+        $crate::private::TypeSchema::NONE
+    };
+}
+
+/// What `T` tells of its JSON: its own constant where it tells a schema, else the trait's of the same name.
+#[cfg(feature = "schema")]
+pub struct Told<T>(std::marker::PhantomData<T>);
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> Told<T> {
+    pub const SCHEMA: TypeSchema = TypeSchema::of::<T>();
+}
+
+/// What is left where the type tells nothing.
+#[cfg(feature = "schema")]
+pub trait TellsNoSchema {
+    const SCHEMA: TypeSchema = TypeSchema::NONE;
+}
+
+#[cfg(feature = "schema")]
+impl<T> TellsNoSchema for Told<T> {}
+
+pub use __type_schema as type_schema;

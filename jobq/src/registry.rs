@@ -21,9 +21,11 @@ use std::{
 };
 
 mod manifest;
+mod schema;
 mod secrets;
 
 pub use manifest::{Change, JobManifest, Manifest, ManifestError, ManifestField};
+pub use schema::TypeSchema;
 pub(crate) use secrets::{Known, encode};
 
 /// One linked `#[job]` function, its type forgotten.
@@ -62,6 +64,8 @@ pub struct JobEntry {
     pub shape: &'static str,
     /// Every option of its attribute, with its value as written.
     pub written: &'static [(&'static str, &'static str)],
+    /// The doc comment of the function.
+    pub doc: &'static str,
     /// The name of the function.
     pub function: &'static str,
     /// Where it was written: module path of the function.
@@ -75,7 +79,7 @@ pub struct JobEntry {
 inventory::collect!(JobEntry);
 
 /// One field of a payload, as rows hold it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name in JSON.
     pub name: &'static str,
@@ -89,6 +93,12 @@ pub struct Field {
     pub flatten: bool,
     /// Whether it is marked `#[secret]`.
     pub secret: bool,
+    /// The doc comment of the parameter.
+    pub doc: &'static str,
+    /// A value to begin with, as JSON: see [`JobEntry::template`].
+    pub template: &'static str,
+    /// Its type's JSON Schema: see the chapter [`schema`](crate::guide::schema).
+    pub schema: TypeSchema,
 }
 
 /// The wait between attempts, as a job type sets it.

@@ -15,6 +15,7 @@ mod queue;
 mod registry;
 mod rigged;
 mod schedule;
+mod schema;
 mod secrets;
 mod sqlite;
 mod testing;

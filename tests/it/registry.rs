@@ -48,6 +48,7 @@ fn entry(
         fields: &[],
         shape: "",
         written: &[],
+        doc: "",
         check: check::<PrintPage>,
         run: |_, _, _| Ok(Box::pin(async { Ok(None) })),
         function: format!("work_{line}").leak(),

@@ -1,6 +1,6 @@
 //! The attributes of the function, sorted by where they go.
 
-use syn::{Attribute, Ident, Meta, Token, punctuated::Punctuated};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta, MetaNameValue, Token, punctuated::Punctuated};
 
 /// The attributes of the function, by where they go.
 #[derive(Default)]
@@ -59,4 +59,16 @@ fn one_each(attr: Attribute) -> Vec<Attribute> {
         }
         _ => vec![attr],
     }
+}
+
+/// The text of doc comments, its lines as they were written; what is no literal is left out.
+pub(crate) fn doc_text(docs: &[Attribute]) -> String {
+    let line = |attr: &Attribute| match &attr.meta {
+        Meta::NameValue(MetaNameValue { value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }), .. }) => {
+            let text = text.value();
+            Some(text.strip_prefix(' ').unwrap_or(&text).to_owned())
+        }
+        _ => None,
+    };
+    docs.iter().filter_map(line).collect::<Vec<_>>().join("\n").trim().to_owned()
 }

@@ -4,11 +4,13 @@
 
 use super::{
     Param,
+    attrs::doc_text,
+    template::{placeholder, template},
     types::{last_name, shown},
 };
 use proc_macro2::TokenStream;
 use syn::{
-    LitStr, Meta, Token,
+    LitStr, Meta, Token, Type,
     ext::IdentExt,
     meta::ParseNestedMeta,
     parse::{Parse, ParseStream, Parser},
@@ -29,6 +31,12 @@ pub(crate) struct Field {
     pub(crate) flatten: bool,
     /// Whether it is marked `#[secret]`.
     pub(crate) secret: bool,
+    /// The doc comment.
+    pub(crate) doc: String,
+    /// A value to begin with, as JSON.
+    pub(crate) template: String,
+    /// The type, where serde's own reading of it is what reads the field.
+    pub(crate) read_as: Option<Type>,
 }
 
 /// What `serde(…)` says of the whole payload.
@@ -72,6 +80,9 @@ impl Container {
             optional: self.default,
             flatten: false,
             secret: param.secret,
+            doc: doc_text(&param.doc),
+            template: template(&param.ty),
+            read_as: Some(param.ty.clone()),
         };
         let (mut skipped, mut read_by, mut defaults) = (false, None, false);
         for attr in &param.serde {
@@ -99,6 +110,8 @@ impl Container {
             defaults || (read_by.is_none() && last_name(&param.ty).is_some_and(|name| name == "Option"));
         if let Some(path) = read_by {
             field.ty = format!("{} with {path}", field.ty);
+            field.template = placeholder(&field.ty);
+            field.read_as = None;
         }
         (!skipped).then_some(field)
     }

@@ -98,7 +98,7 @@ impl JobManifest {
 
 impl ManifestField {
     fn of(field: &Field) -> Self {
-        let Field { name, aliases, ty, optional, flatten, secret: _ } = *field;
+        let Field { name, aliases, ty, optional, flatten, .. } = *field;
         Self { name: name.into(), ty: ty.into(), optional, aliases: owned(aliases), flatten }
     }
 

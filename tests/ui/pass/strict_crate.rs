@@ -15,7 +15,7 @@
     unused_results,
     let_underscore_drop
 )]
-#![forbid(unsafe_code)]
+#![forbid(unsafe_code, unused_imports)]
 
 /// The jobs.
 pub mod jobs {
