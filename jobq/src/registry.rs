@@ -288,7 +288,7 @@ pub(crate) fn quiet<J: Job>(source: serde_json::Error) -> serde_json::Error {
 }
 
 /// How the payload of a job begins that follows from another's output: see `store::flows`.
-const FOLLOWS: &str = r#"{"$output":"#;
+pub(crate) const FOLLOWS: &str = r#"{"$output":"#;
 
 impl JobEntry {
     /// Its stored name, then the names of rows written before a rename.

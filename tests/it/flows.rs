@@ -264,3 +264,19 @@ async fn a_flow_in_a_transaction_is_there_when_that_commits() {
         }
     }
 }
+
+#[job(type = "flows:optional")]
+async fn optional(#[data] told: &Told, note: Option<String>) {
+    told.tell(format!("{note:?}"));
+}
+
+/// Who enqueues by name gives arguments, whatever they look like.
+#[jobq::test]
+async fn a_payload_that_looks_like_an_output_is_none(queue: TestQueue) {
+    let told = Told::default();
+    let payload = json!({ "$output": "no note" });
+    let id = queue.enqueue_raw("flows:optional", payload).await.unwrap().id;
+    assert_eq!(queue.get(id).await.unwrap().unwrap().payload, r#"{"note":null}"#);
+    Worker::new(&queue).jobs((optional,)).data(told.clone()).drain().await.unwrap();
+    assert_eq!(told.take(), ["None"]);
+}

@@ -4,7 +4,7 @@ use super::{EnqueueError, Enqueuing, Options, only, options::checked_size, store
 use crate::{
     job::NewJob,
     queue::JobQueue,
-    registry::{JobEntry, Registry},
+    registry::{FOLLOWS, JobEntry, Registry},
     secret::PLAIN,
     store::{Enqueued, Tx},
     time::Millis,
@@ -83,8 +83,9 @@ pub(crate) fn job_of(
     let template = options.template(entry.job_type, &entry.defaults, queue, now)?;
     let payload = checked_size(entry.job_type, payload)?;
     let checked = (entry.check)(&payload).map_err(|source| EnqueueError::Unfit(Arc::new(source)))?;
-    // Its secrets are to be marked; any other payload is stored as it was given.
-    let payload = if entry.secrets.is_empty() { payload } else { checked.payload.clone() };
+    // Its secrets are to be marked, and it is no flow's output; any other payload is stored as it was given.
+    let as_given = entry.secrets.is_empty() && !payload.starts_with(FOLLOWS);
+    let payload = if as_given { payload } else { checked.payload.clone() };
     template.filled(payload, &checked, Some(&checked.payload))
 }
 
