@@ -123,10 +123,6 @@ pub use store::{
 pub use time::{Clock, ManualClock, SystemClock, days, hours, mins, secs};
 pub use worker::{Worker, WorkerError, WorkerHandle, WorkerStats};
 
-/// The chrono whose instants stand in the API, such as [`Enqueue::run_at`].
-pub use chrono;
-/// The serde_json whose values stand in the API, such as [`JobQueue::enqueue_raw`].
-pub use serde_json;
 /// The sqlx whose transactions [`Enqueue::in_tx`] takes.
 pub use sqlx;
 
