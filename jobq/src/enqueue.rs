@@ -113,16 +113,11 @@ impl<'t, J: Job> IntoFuture for Enqueue<'t, J> {
 /// The job that the end of another one brings with it, with the options of its type, but never unique: it is one for
 /// each end, whatever is there already.
 pub(crate) fn brought<J: Job>(job: &J, max_attempts: u32) -> Result<NewJob, EnqueueError> {
-    fill(&Options::never_unique().template_of(J::TYPE, &J::DEFAULTS, max_attempts, 0)?, job)
+    fill(&Options::default().not_unique().template_of(J::TYPE, &J::DEFAULTS, max_attempts, 0)?, job)
 }
 
-/// A job of a flow, with the options of its type, but never unique: a flow has all of its jobs.
-pub(crate) fn made<J: Job>(job: &J, queue: &JobQueue, now: Millis) -> Result<NewJob, EnqueueError> {
-    made_with(job, Options::default(), queue, now)
-}
-
-/// The same with these options.
-pub(crate) fn made_with<J: Job>(
+/// A job of a flow, with these options and else those of its type, but never unique: a flow has all of its jobs.
+pub(crate) fn made<J: Job>(
     job: &J,
     options: Options,
     queue: &JobQueue,

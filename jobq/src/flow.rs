@@ -1,7 +1,7 @@
 //! Flows: jobs that follow from one another's output, many beside one another, and one that follows when all have ended.
 
 use crate::{
-    enqueue::{Enqueue, EnqueueError, Enqueuing, Follows, JobLink, made},
+    enqueue::{Enqueue, EnqueueError, Enqueuing, Follows, JobLink, Options, made},
     job::{FlowId, Job, JobId, NewJob, Output},
     queue::{JobQueue, QueueError},
     store::{LaidFlow, Link, NewFlow, Strand, Tx},
@@ -129,7 +129,9 @@ pub fn batch<J: Job>(jobs: impl IntoIterator<Item = J>) -> Batch<'static> {
 impl<'t> Batch<'t> {
     /// Also these jobs, of whatever type.
     pub fn and<J: Job>(mut self, jobs: impl IntoIterator<Item = J>) -> Self {
-        let job = |job: J| Part::Job(Box::new(move |queue, now| made(&job, queue, now)), Vec::new());
+        let job = |job: J| {
+            Part::Job(Box::new(move |queue, now| made(&job, Options::default(), queue, now)), Vec::new())
+        };
         self.parts.extend(jobs.into_iter().map(job));
         self
     }
@@ -191,7 +193,7 @@ impl<'t, J: Job> Enqueue<'t, J> {
     fn into_flow(self) -> Flow<'t, Output<J>> {
         let (job, mut options, tx) = self.into_parts();
         let on = options.named();
-        let job = move |queue: &JobQueue, now| crate::enqueue::made_with(&job, options, queue, now);
+        let job = move |queue: &JobQueue, now| made(&job, options, queue, now);
         Flow { part: Part::Job(Box::new(job), Vec::new()), on, tx, output: PhantomData }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     retry::Backoff,
     secret::redacted,
     state::JobState,
-    time::{Millis, date},
+    time::{Millis, date, millis},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{borrow::Cow, error::Error, fmt, str::FromStr, time::Duration};
@@ -149,6 +149,24 @@ pub enum Timeout {
     After(Duration),
     /// As long as it likes, while its worker lives.
     Never,
+}
+
+impl Timeout {
+    /// As it is stored: whole milliseconds, at least 1; 0 is never.
+    pub(crate) fn in_millis(self) -> u64 {
+        match self {
+            Self::After(limit) => millis(limit).unsigned_abs().max(1),
+            Self::Never => 0,
+        }
+    }
+
+    /// What is stored so.
+    pub(crate) fn of_millis(stored: u64) -> Self {
+        match stored {
+            0 => Self::Never,
+            limit => Self::After(Duration::from_millis(limit)),
+        }
+    }
 }
 
 impl From<Duration> for Timeout {

@@ -140,6 +140,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// What all programs have said so, by event, job type and program.
     fn subscriptions(&self) -> Answer<'_, Vec<Subscribed>>;
+
     /// Limits a queue or a job type, over all processes: from here on so many of its jobs run at once, and so many start
     /// in a time. It takes the place of what was set before, and of what the job type itself declares.
     fn set_limit(&self, limit: Limit, now: Millis) -> Answer<'_, ()>;

@@ -272,10 +272,6 @@ impl Options {
     }
 
     /// Not even where the type is.
-    pub(super) fn never_unique() -> Self {
-        Self::default().not_unique()
-    }
-
     pub(super) fn not_unique(self) -> Self {
         Self { unique: Wish::None, ..self }
     }

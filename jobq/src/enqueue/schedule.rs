@@ -9,7 +9,7 @@ use crate::{
     store::{NewSchedule, ScheduleRow, Source, StoreError, Tick, TickRow, Ticked},
     time::Millis,
 };
-use std::{borrow::Cow, slice};
+use std::slice;
 
 /// The job of a schedule, given what it is enqueued with.
 type Work = Box<dyn FnOnce(Options, &JobQueue, Millis) -> Result<NewJob, EnqueueError> + Send>;
@@ -149,11 +149,9 @@ fn next_run(name: &str, pattern: &str, zone: &str, after: Millis) -> Result<Mill
     cron.next_after(after).ok_or_else(|| bad(CronError::Never { pattern: pattern.to_owned() }))
 }
 
-/// The same, with the secrets of its payload left out.
+/// The schedule, with the secrets of its payload left out.
 fn redacted(mut row: ScheduleRow) -> ScheduleRow {
-    if let Cow::Owned(redacted) = Known::at(&row.job_type, row.version).redacted(&row.payload) {
-        row.payload = redacted;
-    }
+    Known::at(&row.job_type, row.version).redact(&mut row.payload);
     row
 }
 

@@ -14,7 +14,8 @@ const KEYS: [&str; 2] = ["JOBQ_SECRET_KEYS", "JOBQ_SECRET_KEY"];
 
 impl JobQueue {
     /// Reads the payload of one job with its `#[secret]` parameters as they are, which no other question shows; `None`
-    /// where there is none of this id. Of a type that is not linked into this program it shows what is stored. It is JSON text, as [`enqueue_raw`](Self::enqueue_raw) takes it.
+    /// where there is none of this id. Of a type that is not linked into this program it shows what is stored. It is JSON
+    /// text, as [`enqueue_raw`](Self::enqueue_raw) takes it.
     ///
     /// # Errors
     /// [`QueueError::Sealed`]: the key that a secret was sealed with is not here. [`QueueError::Store`].
@@ -80,9 +81,7 @@ impl JobQueue {
 
 /// The row, with its secrets left out.
 pub(crate) fn redacted(mut row: JobRow) -> JobRow {
-    if let Cow::Owned(redacted) = Known::at(&row.job_type, row.version).redacted(&row.payload) {
-        row.payload = redacted;
-    }
+    Known::at(&row.job_type, row.version).redact(&mut row.payload);
     row
 }
 

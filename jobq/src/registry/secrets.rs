@@ -95,6 +95,13 @@ impl<'e> Known<'e> {
         secret::bare(payload, |name| self.field(name))
     }
 
+    /// Leaves the secrets out of a payload, as [`redacted`](Self::redacted) does.
+    pub(crate) fn redact(self, payload: &mut String) {
+        if let Cow::Owned(redacted) = self.redacted(payload) {
+            *payload = redacted;
+        }
+    }
+
     /// The payload as people may see it; a secret is left out also where it was stored before it was one.
     pub(crate) fn redacted(self, payload: &str) -> Cow<'_, str> {
         match self.entry {

@@ -52,10 +52,7 @@ impl Link {
             queue: job.queue.into_owned(),
             priority: job.priority,
             max_attempts: job.max_attempts,
-            timeout: job.timeout.map(|timeout| match timeout {
-                Timeout::After(limit) => whole(limit).max(1),
-                Timeout::Never => 0,
-            }),
+            timeout: job.timeout.map(Timeout::in_millis),
             backoff: job.backoff,
             retain: job.retain.map(whole),
             label: job.label,
@@ -72,10 +69,7 @@ impl Link {
             queue: self.queue.clone().into(),
             priority: self.priority,
             max_attempts: self.max_attempts.max(1),
-            timeout: self.timeout.map(|limit| match limit {
-                0 => Timeout::Never,
-                limit => Timeout::After(Duration::from_millis(limit)),
-            }),
+            timeout: self.timeout.map(Timeout::of_millis),
             backoff: self.backoff,
             retain: self.retain.map(Duration::from_millis),
             label: self.label.clone(),

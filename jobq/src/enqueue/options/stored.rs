@@ -33,10 +33,7 @@ impl Options {
             queue: self.queue.as_ref().map(|queue| queue.to_string()),
             priority: self.priority,
             max_attempts: self.max_attempts,
-            timeout: self.timeout.map(|timeout| match timeout {
-                Timeout::After(limit) => whole(limit).max(1),
-                Timeout::Never => 0,
-            }),
+            timeout: self.timeout.map(Timeout::in_millis),
             backoff: self.backoff,
             retain: self.retain.map(whole),
             label: self.label.clone(),
@@ -50,10 +47,7 @@ impl Options {
             queue: stored.queue.map(Into::into),
             priority: stored.priority,
             max_attempts: stored.max_attempts,
-            timeout: stored.timeout.map(|limit| match limit {
-                0 => Timeout::Never,
-                limit => Timeout::After(Duration::from_millis(limit)),
-            }),
+            timeout: stored.timeout.map(Timeout::of_millis),
             backoff: stored.backoff,
             retain: stored.retain.map(Duration::from_millis),
             label: stored.label,

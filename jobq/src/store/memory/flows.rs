@@ -24,11 +24,12 @@ pub(super) struct FlowTables {
 }
 
 impl FlowTables {
-    /// A job is gone, and so are flows that have ended without any.
+    /// A job is gone.
     pub(super) fn forget(&mut self, job: i64) {
         self.members.remove(&job);
     }
 
+    /// Flows that ended a day ago, and have neither a job nor a flow inside, go.
     pub(super) fn forget_the_ended(&mut self, now: Millis) {
         let held = |flow: i64| {
             self.members.values().any(|member| member.0 == flow)

@@ -515,7 +515,8 @@ impl Desk {
         Ok((pruned, rows.len()))
     }
 
-    /// Flows without a job and workers that have been gone for a day, wishes and promises whose lease is over, are of no use to anybody.
+    /// Flows without a job and workers that have been gone for a day, wishes and promises whose lease is over, are of no
+    /// use to anybody.
     pub(super) fn forget_the_gone(&mut self, now: Millis) -> rusqlite::Result<()> {
         self.wishes = None;
         self.execute(sql!("forget_cancels"), [])?;
@@ -605,12 +606,9 @@ impl Desk {
     }
 }
 
-/// A stored time-out.
+/// A stored time-out; one that was broken by hand, below zero, is none.
 pub(super) fn timeout(millis: i64) -> Timeout {
-    match u64::try_from(millis) {
-        Ok(millis @ 1..) => Timeout::After(std::time::Duration::from_millis(millis)),
-        _ => Timeout::Never,
-    }
+    Timeout::of_millis(millis.max(0).unsigned_abs())
 }
 
 /// A stored version; one that was broken by hand is one that nobody knows.

@@ -2,7 +2,7 @@
 
 use super::{Desk, keys, sql};
 use crate::{
-    job::{JobId, NewJob, Timeout},
+    job::{JobId, NewJob},
     state::JobState,
     store::Enqueued,
     time::{Millis, millis},
@@ -215,11 +215,7 @@ impl Inserted {
         Self {
             state: if run_at > now { JobState::Scheduled } else { JobState::Pending },
             run_at,
-            timeout: job.timeout.map(|timeout| match timeout {
-                // 0 stands for none, so the shortest time-out is one millisecond.
-                Timeout::After(duration) => millis(duration).max(1),
-                Timeout::Never => 0,
-            }),
+            timeout: job.timeout.map(|timeout| timeout.in_millis().cast_signed()),
             retain: job.retain.map(millis),
             // A plain job's row pays a byte for it.
             version: Some(job.version).filter(|version| *version != 1),
