@@ -72,7 +72,11 @@ async fn held(ctx: &JobContext, n: u64) -> Result<u64, String> {
     let go = journal::folder().join(format!("go-{n}-{}", ctx.lease()));
     while !go.exists() {
         tokio::select! {
+            // Of an open gate and a word to stop that came together, the gate is the first.
             () = ctx.cancelled() => {
+                if go.exists() {
+                    break;
+                }
                 say("told", ctx);
                 return Err("told to stop".into());
             }
